@@ -10,8 +10,18 @@ use controller_core::{Again, Link, adapter::concerns_all, events::gist, kube_api
 use jiff::{SignedDuration, Timestamp};
 use tonic::Code;
 
-use crate::plan::{
-    Fact, Operation, Refusal, as_it_is::port, memory::Topic, readiness::camel, refused::Refused,
+use crate::{
+    events::{cause, notice},
+    plan::{
+        Fact, Operation, Refusal,
+        as_it_is::port,
+        memory::Topic,
+        readiness::{Readiness, camel},
+        refused::Refused,
+        report::{Failure, Reporting},
+        service::ServiceId,
+        waiting::Blocked,
+    },
 };
 
 /// Delay before the next try for a Service while the adapter was never reached. Usually the arrival of the adapter's capabilities requeues
@@ -24,19 +34,6 @@ const OUTAGE_GRACE_PERIOD: SignedDuration = SignedDuration::from_secs(10);
 /// HTTP statuses of the API server that may differ on the next try: not found, timeout, conflict, gone, too many requests. Such an error is
 /// reported only if it lasts.
 const PASSES: [u16; 5] = [404, 408, 409, 410, 429];
-
-/// How an error is reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reporting {
-    /// Another replica has a newer fence. This process stops, without an Event for each Service.
-    Stop,
-    /// The adapter has been away for less than the grace period, which is not reported.
-    Quiet,
-    /// Another part of the controller reports the error if it lasts.
-    Elsewhere,
-    Log,
-    Event,
-}
 
 /// An error that ended a reconcile.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +69,27 @@ pub(crate) enum Error {
 }
 
 impl Error {
+    /// The error of a plan that this blocks. `link`: the connection to the adapter.
+    pub(crate) fn blocked(blocked: Blocked, link: Link) -> Self {
+        match blocked {
+            Blocked::AdapterAway => Self::AdapterAway(link),
+            Blocked::WithoutLoadBalancers => Self::WithoutLoadBalancers,
+        }
+    }
+
+    /// The facts on which the report of this error depends.
+    pub(crate) fn failure(&self, id: &ServiceId) -> Failure {
+        let (fact, again) = (self.fact(), self.again());
+        let text = notice(&fact, Some(id)).note;
+        let readiness = self.condition().map(|reason| Readiness::failing(reason, cause(&text)));
+        Failure { topic: self.topic(), name: self.name(), fact, readiness, again }
+    }
+
+    /// When to retry a failed write of the conditions. `None`: a retry cannot help.
+    pub(crate) fn again_for_conditions(&self) -> Option<Again> {
+        (self.again() != Again::OnChange).then_some(Again::Backoff)
+    }
+
     /// When to reconcile the Service again.
     pub(crate) fn again(&self) -> Again {
         match self {
@@ -101,7 +119,7 @@ impl Error {
     }
 
     /// Topic under which this error is reported.
-    pub(crate) fn topic(&self) -> Topic {
+    fn topic(&self) -> Topic {
         match self {
             Self::Refused(_) => Topic::Wish,
             Self::Adapter { .. } if self.refuses_settings() => Topic::Refused,
@@ -248,7 +266,7 @@ impl Error {
     }
 
     /// The reason of the condition. `None`: the error is about the API server, which would refuse the condition, too.
-    pub(crate) fn condition(&self) -> Option<String> {
+    fn condition(&self) -> Option<String> {
         match self {
             Self::Refused(_) => Some("InvalidService".to_owned()),
             Self::AdapterAway(_) => Some("AdapterUnreachable".to_owned()),

@@ -21,6 +21,8 @@ pub(crate) mod memory;
 mod node_ports;
 pub(crate) mod readiness;
 pub(crate) mod refused;
+pub(crate) mod remarks;
+pub(crate) mod report;
 pub(crate) mod requested_address;
 pub(crate) mod service;
 pub(crate) mod source_ranges;
@@ -30,6 +32,7 @@ mod status;
 pub(crate) mod targets;
 pub(crate) mod validated;
 pub(crate) mod verdict;
+pub(crate) mod waiting;
 pub(crate) mod wanted;
 
 use std::{fmt, sync::Arc, time::Duration};

@@ -23,23 +23,24 @@ use tracing::{debug, error, warn};
 
 use self::{left_over::Sweep, memories::Memories};
 use crate::{
-    error::{Error, Reporting},
+    error::Error,
     events,
     execute::{Executor, Job},
     explain,
     mirror::Mirrors,
     plan::{
-        Action, Fact, Plan, Wait,
-        conditions::Conditions,
+        Action, Fact, Plan,
+        validated::Validated,
         left_over::Orphans,
         members::Present,
-        memory::{Event, Memory, NextPass, Write},
+        memory::{Memory, NextPass, Write},
         readiness::{self, Readiness},
-        service::{Role, Service, ServiceId},
+        report::{Report, Reporting, report},
+        service::{Service, ServiceId},
         stale_id::without,
         targets::Targets,
-        validated::Validated,
-        verdict::Verdict,
+        verdict::{InSync, Shared, Verdict},
+        waiting::{Blocked, Waiting},
     },
 };
 
@@ -132,9 +133,7 @@ impl Reconciler {
             ledger.forget_seen(&object);
         }
         self.remind(id, &object, &memory, again);
-        // A Service without a finalizer, status or load balancer needs no memory.
-        let is_kept =
-            memory != Memory::default() && (exists || memory.outlives_its_service(self.started.elapsed()));
+        let is_kept = memory.is_kept(exists, self.started.elapsed());
         self.memories.store(id, pass, is_kept.then_some(memory));
         again
     }
@@ -144,31 +143,20 @@ impl Reconciler {
     ///
     /// Cost: a patch per change. The patches of finalizer and addresses have written the usual changes already.
     async fn settle_conditions(&self, id: &ServiceId, memory: &mut Memory) -> Option<Again> {
-        let readiness = memory.readiness.take();
+        let found = memory.readiness.take();
         let mut service = memory.pacing.overlay(self.mirrors.service(id).filter(|_| !self.dry_run)?);
-        let is_known = self.mirrors.features().is_some() || service.conditions.ready.is_some();
-        let conditions = match service.role() {
-            Role::Wanted if is_known => readiness::conditions(&service, Some(&readiness?)),
-            Role::Ignored if service.conditions.are_ours && !memory.other_class.serving => {
-                Conditions::default()
-            }
-            Role::Wanted | Role::Cleanup | Role::Ignored => return None,
-        };
-        if conditions.same_as(&service.conditions) {
-            return None;
+        let due = readiness::due(&service, memory, found.as_ref(), self.mirrors.features().as_deref())?;
+        if let Err(error) = self.executor.write_conditions(&mut service, due).await {
+            warn!(service = %id, error = %error.text(), "Cannot write the conditions");
+            return error.again_for_conditions();
         }
-        let Err(error) = self.executor.write_conditions(&mut service, conditions).await else {
-            memory.pacing.wrote(Write::Conditions, &service, self.started.elapsed());
-            return None;
-        };
-        warn!(service = %id, error = %error.text(), "Cannot write the conditions");
-        (error.again() != Again::OnChange).then_some(Again::Backoff)
+        memory.pacing.wrote(Write::Conditions, &service, self.started.elapsed());
+        None
     }
 
-    /// Re-emits Events for conditions that nothing else re-triggers. The retry path emits its own.
+    /// Sets the Events that are re-emitted until the next reconcile.
     fn remind(&self, id: &ServiceId, object: &Object, memory: &Memory, again: Again) {
-        let rests = matches!(again, Again::Done | Again::OnChange);
-        let lasting = memory.reported.problems().filter(|_| rests);
+        let lasting = memory.reported.to_remind(again);
         let lasting = lasting.map(|(fact, at)| (self.started + at, events::notice(fact, Some(id)))).collect();
         self.reminders.set(object, events::about(id), lasting);
     }
@@ -200,7 +188,8 @@ impl Reconciler {
         }
         let mut job = self.observe(service, memory, Purpose::Execute);
         let plan = job.plan();
-        self.emit_informational_events(&mut job, plan.builds());
+        let remarks = job.remarks(plan.builds());
+        self.executor.emit(id, &remarks);
         let verdict = Verdict::of(&plan, self.dry_run);
         if verdict != Verdict::InSync {
             self.executor.ledger.record_plan(&id.object(), &plan);
@@ -208,16 +197,22 @@ impl Reconciler {
         }
         match verdict {
             Verdict::InSync => self.in_sync(&mut job),
-            Verdict::Wait(wait) => return self.blocked(wait).map_or(Ok(self.wait(wait, &mut job)), Err),
+            Verdict::Wait(wait) => match Waiting::of(wait, &job.service, job.memory, job.now) {
+                Waiting::Fail(blocked) => return Err(self.blocked(blocked)),
+                Waiting::Record => {
+                    let away = self.blocked(Blocked::AdapterAway);
+                    self.executor.ledger.record_wait(&id.object(), &explain::failing(&away, false));
+                }
+                Waiting::Report(fact) => self.report_wait(id, job.memory, &fact),
+                Waiting::Later(rest) => return Ok(Some(NextPass::After(rest))),
+            },
             Verdict::Refuse => return Err(Error::Refused(plan.refusals)),
             Verdict::ReportClaimed => {
                 self.report_refusals(&mut job, &plan);
                 self.report_wait(id, job.memory, &Fact::OfAnother(plan.claimed.join(", ")));
             }
-            Verdict::RecordOnly if plan.refusals.is_empty() => {
-                self.executor.ledger.record_dry_run(&id.object());
-            }
-            Verdict::RecordOnly => self.report_refusals(&mut job, &plan),
+            Verdict::RecordOnly => self.executor.ledger.record_dry_run(&id.object()),
+            Verdict::ReportRefusals => self.report_refusals(&mut job, &plan),
             Verdict::Execute => {
                 self.report_refusals(&mut job, &plan);
                 return self.execute(&mut job, plan).await;
@@ -280,47 +275,15 @@ impl Reconciler {
 
     /// Records that nothing is left to do.
     fn in_sync(&self, job: &mut Job<'_>) {
-        let (object, as_requested) = (job.service.id.object(), !job.validated.stands_in);
-        job.memory.on(Event::InSync { as_requested });
-        if job.is_ready() {
-            job.memory.readiness = Some(Readiness::Ready);
-        }
-        // Replaced settings are in sync, but they are not those that the Service requests.
-        if as_requested && !job.memory.is_degraded() {
-            self.executor.ledger.mark_settled(&object);
-        } else {
-            self.executor.ledger.keep_last_wait(&object);
+        let (ledger, object) = (&self.executor.ledger, job.service.id.object());
+        match InSync::of(&job.service, job.memory, &job.validated) {
+            InSync::Settled => ledger.mark_settled(&object),
+            InSync::StillWaits => ledger.keep_last_wait(&object),
         }
     }
 
-    /// The error that blocks the whole plan, if that error must be reported.
-    fn blocked(&self, wait: Wait) -> Option<Error> {
-        match wait {
-            Wait::Reported => Some(Error::AdapterAway(self.mirrors.adapter_link())),
-            Wait::ForBalancers => Some(Error::WithoutLoadBalancers),
-            Wait::Unreported | Wait::ForNodes | Wait::ForAnother => None,
-        }
-    }
-
-    /// Waits for a condition that changes without this controller, and reports it if it lasts.
-    fn wait(&self, wait: Wait, job: &mut Job<'_>) -> Option<NextPass> {
-        let id = &job.service.id;
-        match wait {
-            Wait::Reported | Wait::ForBalancers => (),
-            Wait::Unreported => {
-                let away = Error::AdapterAway(self.mirrors.adapter_link());
-                self.executor.ledger.record_wait(&id.object(), &explain::failing(&away, false));
-            }
-            Wait::ForNodes => self.report_wait(id, job.memory, &Fact::NoNodes),
-            // The other controller gets some time before the wait is reported.
-            Wait::ForAnother => match job.memory.pacing.grace_period(job.now) {
-                Some(rest) => return Some(NextPass::After(rest)),
-                None => {
-                    self.report_wait(id, job.memory, &Fact::HeldByAnother(job.service.holder.others()));
-                }
-            },
-        }
-        None
+    fn blocked(&self, blocked: Blocked) -> Error {
+        Error::blocked(blocked, self.mirrors.adapter_link())
     }
 
     /// Reports a condition that only a user, an operator or another controller can change, and records it for the status page.
@@ -337,61 +300,38 @@ impl Reconciler {
         self.executor.emit(id, due);
     }
 
-    /// Emits the informational Events of a Service that this adapter serves.
-    fn emit_informational_events(&self, job: &mut Job<'_>, builds: bool) {
-        if job.service.role() == Role::Wanted && self.mirrors.has_load_balancers() == Some(true) {
-            let reported = &mut job.memory.reported;
-            let unnamed = job.validated.wanted.as_ref().map(|wanted| wanted.unnamed);
-            let mut facts = reported.informational_facts(&job.service.foreign, unnamed, builds);
-            facts.extend(reported.report_members(job.validated.grown, job.now));
-            self.executor.emit(&job.service.id, &facts);
-        }
-    }
-
     /// Updates the shared memories before the actions run, for other workers that count load balancers.
     fn count(&self, id: &ServiceId, memory: &Memory, actions: &[Action]) {
-        if actions.iter().any(|it| matches!(it, Action::Delete(_))) {
-            self.memories.forget(id);
-        } else if actions.iter().any(|it| matches!(it, Action::Ensure(_))) {
-            self.memories.publish(id, memory.with_created());
+        match Shared::before(actions) {
+            Shared::Forget => self.memories.forget(id),
+            Shared::Publish => self.memories.publish(id, memory.with_created()),
+            Shared::Keep => (),
         }
     }
 
     /// Reports an error when it begins and at intervals, and returns when to reconcile again.
     fn report(&self, id: &ServiceId, memory: &mut Memory, error: &Error) -> Again {
-        let (ledger, object, now) = (&self.executor.ledger, id.object(), self.started.elapsed());
-        if let Some(delay) = error.hold() {
-            memory.pacing.hold(now, delay);
-        }
-        let lasts = error.failed_call().is_some_and(|call| memory.pacing.lasts(call));
-        let mut emitted = None;
-        match error.reporting(lasts, self.clock.now(), |call| self.executor.is_refused(call)) {
+        let now = self.started.elapsed();
+        let lasts = memory.pacing.failed(error.failed_call(), error.hold(), now);
+        let reporting = error.reporting(lasts, self.clock.now(), |call| self.executor.is_refused(call));
+        let Report { event, is_current, again } = report(memory, reporting, error.failure(id), now);
+        match reporting {
             Reporting::Stop => {
                 if !self.stop.is_cancelled() {
                     error!(error = %error.text(), "Stopping this replica");
                     self.stop.cancel();
                 }
-                return error.again();
-            }
-            Reporting::Quiet => {
-                ledger.record_wait(&object, &explain::failing(error, false));
-                return Again::After(RETRY_DELAY);
+                return again;
             }
             Reporting::Elsewhere => {
                 debug!(service = %id, error = %error.text(), "Reconcile failed; retrying");
             }
             Reporting::Log => warn!(service = %id, error = %error.text(), "Reconcile failed; retrying"),
-            Reporting::Event => {
-                emitted = memory.reported.report(error.topic(), &error.name(), error.fact(), now);
-                let (reason, note) = (error.condition(), events::notice(&error.fact(), Some(id)).note);
-                memory.readiness =
-                    reason.map(|it| Readiness::failing(it, events::cause(&note))).or(memory.readiness.take());
-            }
+            Reporting::Quiet | Reporting::Event => (),
         }
-        // If a reminder is due, the emitted Event repeats the text of an earlier Event.
-        ledger.record_wait(&object, &explain::failing(error, emitted == Some(error.fact())));
-        self.executor.emit(id, &emitted);
-        error.again()
+        self.executor.ledger.record_wait(&id.object(), &explain::failing(error, is_current));
+        self.executor.emit(id, &event);
+        again
     }
 
     /// Number of Services with a memory.

@@ -14,9 +14,10 @@ use crate::{
         features::Features,
         memory::{Memory, Outcome},
         plan,
-        readiness::{Readiness, WRITE_FAILED},
+        readiness::{Readiness, WRITE_FAILED, is_ready},
         refused::{Reaction, react},
-        service::{Role, Service},
+        remarks::remarks,
+        service::Service,
         targets::Targets,
         validated::Validated,
     },
@@ -74,17 +75,24 @@ impl Job<'_> {
     /// Decides how to continue after this error of an ensure.
     pub(crate) fn react(&mut self, ask: &Ask, error: &Error) -> Reaction {
         let Some(refused) = error.refused() else { return Reaction::Report };
-        let mut memory = std::mem::take(self.memory);
-        let reaction = react(&self.service, &mut memory, &self.facts(), ask, &refused);
-        *self.memory = memory;
-        reaction
+        self.with_memory(|service, memory, facts| react(service, memory, facts, ask, &refused))
+    }
+
+    /// Returns the informational Events that are due. `builds`: whether the plan creates something.
+    pub(crate) fn remarks(&mut self, builds: bool) -> Vec<Fact> {
+        self.with_memory(|service, memory, facts| remarks(service, memory, facts, builds))
     }
 
     /// Whether the load balancer serves with the settings that the Service requests.
     pub(crate) fn is_ready(&self) -> bool {
-        let Validated { stands_in, refusals, .. } = &self.validated;
-        let serves = self.memory.confirmed().is_some_and(|it| !it.is_degraded());
-        self.service.role() == Role::Wanted && serves && !stands_in && refusals.is_empty()
+        is_ready(&self.service, self.memory, &self.validated)
+    }
+
+    fn with_memory<T>(&mut self, then: impl FnOnce(&Service, &mut Memory, &Facts<'_>) -> T) -> T {
+        let mut memory = std::mem::take(self.memory);
+        let result = then(&self.service, &mut memory, &self.facts());
+        *self.memory = memory;
+        result
     }
 
     fn facts(&self) -> Facts<'_> {

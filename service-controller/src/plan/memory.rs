@@ -294,8 +294,14 @@ impl Memory {
         self.orphan().is_some_and(|orphan| orphan.reported)
     }
 
+    /// Whether the memory is kept after a reconcile. A Service without a finalizer, status or load balancer needs none. `exists`: whether the
+    /// Service is in the cache.
+    pub(crate) fn is_kept(&self, exists: bool, now: Duration) -> bool {
+        *self != Self::default() && (exists || self.outlives_its_service(now))
+    }
+
     /// Whether the memory must be kept after the Service is gone.
-    pub(crate) fn outlives_its_service(&self, now: Duration) -> bool {
+    fn outlives_its_service(&self, now: Duration) -> bool {
         let lasts = self.orphan().is_some() || self.created || self.is_removing();
         lasts || self.pacing.release_lasts(now).is_some()
     }

@@ -7,7 +7,10 @@ use controller_core::events::{NOTE_MAX, bounded};
 
 use super::{
     conditions::{Condition, Conditions},
-    service::{Ingress, IngressPort, Service},
+    features::Features,
+    validated::Validated,
+    memory::Memory,
+    service::{Ingress, IngressPort, Role, Service},
 };
 
 /// Reason while the adapter is working on the load balancer.
@@ -40,6 +43,29 @@ impl Readiness {
     pub(crate) fn failing(reason: impl Into<String>, text: &str) -> Self {
         Self::Failing(reason.into(), text.to_owned())
     }
+}
+
+/// Whether the load balancer serves with the settings that the Service requests.
+pub(crate) fn is_ready(service: &Service, memory: &Memory, validated: &Validated) -> bool {
+    let serves = memory.confirmed().is_some_and(|it| !it.is_degraded());
+    service.role() == Role::Wanted && serves && !validated.stands_in && validated.refusals.is_empty()
+}
+
+/// Returns the conditions to write at the end of a reconcile. `None`: the Service keeps its conditions. `found`: what the reconcile found
+/// out. `features`: `None` if the adapter was never reached, so that a Service without conditions gets none.
+pub(crate) fn due(
+    service: &Service,
+    memory: &Memory,
+    found: Option<&Readiness>,
+    features: Option<&Features>,
+) -> Option<Conditions> {
+    let is_known = features.is_some() || service.conditions.ready.is_some();
+    let due = match service.role() {
+        Role::Wanted if is_known => conditions(service, Some(found?)),
+        Role::Ignored if service.conditions.are_ours && !memory.other_class.serving => Conditions::default(),
+        Role::Wanted | Role::Cleanup | Role::Ignored => return None,
+    };
+    (!due.same_as(&service.conditions)).then_some(due)
 }
 
 /// Returns the conditions to write. `readiness`: `None` if the reconcile found nothing that changes the present condition.
@@ -115,7 +141,10 @@ pub(crate) fn camel(word: &str) -> String {
 mod tests {
     use jiff::Timestamp;
 
-    use super::{super::service::Transport, *};
+    use super::{
+        super::service::{Class, Kind, Transport},
+        *,
+    };
 
     fn with(ready: Condition) -> Service {
         let conditions = Conditions { ready: Some(ready), ..Conditions::default() };
@@ -146,6 +175,27 @@ mod tests {
         let refused = Condition { reason: "FieldInvalid".to_owned(), ..quota };
         let accepted = conditions(&with(refused), Some(&Readiness::Pending)).ready.unwrap();
         assert_eq!(accepted.reason, PENDING, "the adapter accepted the settings");
+    }
+
+    #[test]
+    fn conditions_are_written_only_if_they_change() {
+        let (able, found) = (Features::default(), Readiness::Pending);
+        let away = Readiness::failing("AdapterUnreachable", "away");
+        let due = |service: &Service, found, features| due(service, &Memory::default(), found, features);
+        let new = Service { kind: Kind::LoadBalancer, ..Service::default() };
+        let pending = due(&new, Some(&found), Some(&able)).expect("the Service has no condition yet");
+        assert_eq!(due(&new, None, Some(&able)), None, "the reconcile found nothing out");
+        assert_eq!(due(&new, Some(&found), None), None, "the adapter was never reached");
+        let shown = Service { conditions: pending.clone(), ..new.clone() };
+        assert_eq!(due(&shown, Some(&found), Some(&able)), None, "the Service has this condition");
+        assert!(due(&shown, Some(&away), None).is_some(), "a condition that is there is kept up to date");
+        let deleted = Service { deleting: true, finalizer: true, ..shown.clone() };
+        assert_eq!(due(&deleted, Some(&found), Some(&able)), None, "the release removes the conditions");
+        let other = Service { class: Class::Others, ..shown };
+        assert_eq!(due(&other, None, None), Some(Conditions::default()), "another controller's class");
+        let foreign = Conditions { are_ours: false, ..pending };
+        let foreign = Service { conditions: foreign, ..other };
+        assert_eq!(due(&foreign, None, None), None, "another controller's conditions");
     }
 
     // Behaviour: S31

@@ -11,9 +11,12 @@ use insta::assert_snapshot;
 
 use self::model::{World, service};
 use super::*;
+use crate::plan::cloud::EnsureResult;
 use crate::plan::features::{Features, name};
 use crate::plan::memory::Event;
+use crate::plan::readiness::Readiness;
 use crate::plan::service::{Classes, Kind};
+use crate::plan::verdict::{InSync, Shared};
 
 #[test]
 fn new_service_plan() {
@@ -40,6 +43,26 @@ fn long_work_is_reported_once() {
       fact: Ensured
     write status [192.0.2.1]
     ");
+}
+
+/// What a round records that has nothing to do, after the load balancer was created with these settings.
+#[test]
+fn only_requested_settings_without_faults_are_settled() {
+    for (stands_in, state, want, is_ready) in [
+        (false, State::Active, InSync::Settled, true),
+        (true, State::Active, InSync::StillWaits, false),
+        (false, State::Degraded, InSync::StillWaits, false),
+    ] {
+        let mut world = World::with(service());
+        let ask = world.next_ask().unwrap();
+        let published = Shared::before(&[Action::AddFinalizer, Action::Ensure(Box::new(ask.clone()))]);
+        assert_eq!(published, Shared::Publish);
+        let answer = EnsureResult { state, ..world.ensure(&ask) };
+        world.memory.on(Event::EnsureAnswered { ask: &ask, answer: &answer, seen: None });
+        let validated = Validated { stands_in, ..Validated::default() };
+        assert_eq!(InSync::of(&world.service, &mut world.memory, &validated), want, "{stands_in} {state}");
+        assert_eq!(world.memory.readiness == Some(Readiness::Ready), is_ready, "{stands_in} {state}");
+    }
 }
 
 /// A node is added during creation, so the adapter continues to work although the cloud shows the load balancer as ready.

@@ -1,6 +1,12 @@
 //! Decides what a round does with a plan. Pure.
 
-use super::{Plan, Wait};
+use super::{
+    Action, Plan, Wait,
+    validated::Validated,
+    memory::{Event, Memory},
+    readiness::{Readiness, is_ready},
+    service::Service,
+};
 
 /// What a round does with a plan. Each variant excludes the variants below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,10 +19,30 @@ pub(crate) enum Verdict {
     Refuse,
     /// Report the load balancers that are in use while their Service has another controller's class.
     ReportClaimed,
-    /// Record the plan, because the controller runs with `--dry-run`.
+    /// Only record the plan or report its refusals, because the controller runs with `--dry-run`.
     RecordOnly,
-    /// Execute the actions.
+    ReportRefusals,
+    /// Report the refusals, and execute the actions.
     Execute,
+}
+
+/// What a round records that has nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InSync {
+    /// The Service is as requested.
+    Settled,
+    /// The Service is in sync, but what it waited for last still applies: replaced settings, or a degraded load balancer.
+    StillWaits,
+}
+
+/// What happens to the memory that other workers see, before the actions of a plan run. They count load balancers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shared {
+    /// The load balancer is about to be deleted.
+    Forget,
+    /// The load balancer is about to be created or changed.
+    Publish,
+    Keep,
 }
 
 impl Verdict {
@@ -28,18 +54,42 @@ impl Verdict {
             Some(wait) => Self::Wait(wait),
             None if plan.actions.is_empty() && !plan.refusals.is_empty() => Self::Refuse,
             None if !plan.claimed.is_empty() => Self::ReportClaimed,
-            None if dry_run => Self::RecordOnly,
+            None if dry_run && plan.refusals.is_empty() => Self::RecordOnly,
+            None if dry_run => Self::ReportRefusals,
             None => Self::Execute,
+        }
+    }
+}
+
+impl InSync {
+    /// Processes a round that has nothing to do. The memory keeps what this means for later failures and for the conditions.
+    pub(crate) fn of(service: &Service, memory: &mut Memory, validated: &Validated) -> Self {
+        let as_requested = !validated.stands_in;
+        memory.on(Event::InSync { as_requested });
+        if is_ready(service, memory, validated) {
+            memory.readiness = Some(Readiness::Ready);
+        }
+        if as_requested && !memory.is_degraded() { Self::Settled } else { Self::StillWaits }
+    }
+}
+
+impl Shared {
+    pub(crate) fn before(actions: &[Action]) -> Self {
+        let has = |wanted: fn(&Action) -> bool| actions.iter().any(wanted);
+        if has(|it| matches!(it, Action::Delete(_))) {
+            Self::Forget
+        } else if has(|it| matches!(it, Action::Ensure(_))) {
+            Self::Publish
+        } else {
+            Self::Keep
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{Action, Refusal},
-        *,
-    };
+    use super::{super::Refusal, *};
+    use crate::plan::spec::Takeover;
 
     #[test]
     fn first_applicable_verdict_counts() {
@@ -60,11 +110,22 @@ mod tests {
             (plan(None, &[], &refuse, &["lb"]), Verdict::Refuse, Verdict::Refuse),
             (plan(None, &act, &refuse, &["lb"]), Verdict::ReportClaimed, Verdict::ReportClaimed),
             (plan(None, &[], &[], &["lb"]), Verdict::ReportClaimed, Verdict::ReportClaimed),
-            (plan(None, &act, &refuse, &[]), Verdict::Execute, Verdict::RecordOnly),
+            (plan(None, &act, &refuse, &[]), Verdict::Execute, Verdict::ReportRefusals),
             (plan(None, &act, &[], &[]), Verdict::Execute, Verdict::RecordOnly),
         ];
         for (plan, runs, dry_run) in rows {
             assert_eq!((Verdict::of(&plan, false), Verdict::of(&plan, true)), (runs, dry_run), "{plan}");
+        }
+    }
+    #[test]
+    fn other_workers_see_deletions_rather_than_finalizers() {
+        let (finalizer, delete) = (Action::AddFinalizer, Action::Delete(Takeover::None));
+        for (actions, want) in [
+            (&[delete.clone()][..], Shared::Forget),
+            (&[finalizer.clone(), delete], Shared::Forget),
+            (&[finalizer, Action::Release, Action::Forget], Shared::Keep),
+        ] {
+            assert_eq!(Shared::before(actions), want, "{actions:?}");
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::{
         refused::Reaction,
         service::{FINALIZER, ServiceId},
         spec::Takeover,
+        waiting::Waiting,
     },
 };
 
@@ -72,8 +73,10 @@ impl Reconciler {
 
     async fn rehearse_round(&self, mut job: Job<'_>, found: &mut Rehearsal) -> Result<After, Error> {
         let plan = job.plan();
-        if let Some(error) = plan.waits.and_then(|wait| self.blocked(wait)) {
-            return Err(error);
+        if let Some(wait) = plan.waits
+            && let Waiting::Fail(blocked) = Waiting::of(wait, &job.service, job.memory, job.now)
+        {
+            return Err(self.blocked(blocked));
         }
         if !plan.refusals.is_empty() {
             found.trouble = Some(failing(&Error::Refused(plan.refusals), false));

@@ -105,9 +105,16 @@ impl Pacing {
         rest(self.release.last.as_ref()?.at + RESET_AFTER, now)
     }
 
-    /// Blocks calls to the adapter for the delay that it asked for, even if the Service changes.
-    pub(crate) fn hold(&mut self, now: Duration, delay: Duration) {
-        self.held_until = Some(now + delay);
+    /// Records a failed round. Returns whether the same call to the API server failed in several consecutive rounds; single failures are
+    /// not reported. `hold`: the time for which the adapter must not be called, even if the Service changes.
+    pub(crate) fn failed(
+        &mut self,
+        call: Option<&'static str>,
+        hold: Option<Duration>,
+        now: Duration,
+    ) -> bool {
+        self.held_until = hold.map(|delay| now + delay).or(self.held_until);
+        call.is_some_and(|call| self.lasts(call))
     }
 
     /// Remaining delay before the adapter may be called.
@@ -115,8 +122,7 @@ impl Pacing {
         self.held_until.and_then(|until| rest(until, now))
     }
 
-    /// Records a failed call to the API server. Returns whether it failed in several consecutive rounds; single failures are not reported.
-    pub(crate) fn lasts(&mut self, call: &'static str) -> bool {
+    fn lasts(&mut self, call: &'static str) -> bool {
         let times = self.failing.filter(|(before, _)| *before == call).map_or(1, |(_, times)| times + 1);
         self.failing = Some((call, times.min(LASTING_FAILURES)));
         times >= LASTING_FAILURES

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use controller_core::events::{REMIND, Repeat, gist};
+use controller_core::{
+    Again,
+    events::{REMIND, Repeat, gist},
+};
 
 use super::super::{Fact, Operation, cloud::WriteFailure, foreign::Foreign, members::Members};
 
@@ -160,8 +163,15 @@ impl Reported {
         }
     }
 
+    /// The conditions whose Events are re-emitted until the next reconcile, because nothing else re-triggers them, and the time of the last
+    /// report of each. `again`: when the Service is reconciled again; a retry emits its own Events.
+    pub(crate) fn to_remind(&self, again: Again) -> impl Iterator<Item = (&Fact, Duration)> {
+        let rests = matches!(again, Again::Done | Again::OnChange);
+        self.problems().filter(move |_| rests)
+    }
+
     /// All lasting conditions, and the time of the last report of each.
-    pub(crate) fn problems(&self) -> impl Iterator<Item = (&Fact, Duration)> {
+    fn problems(&self) -> impl Iterator<Item = (&Fact, Duration)> {
         self.conditions.values().filter(|condition| condition.lasts).filter_map(Condition::current)
     }
 
@@ -279,7 +289,15 @@ mod tests {
         assert_eq!(report(61, "quota", "full"), None, "finding it again is not a change");
         assert_eq!(report(62, "throttled", "wait 9 s"), Some(failed("wait 9 s")));
         assert_eq!(report(63, "quota", "full"), None, "conditions that alternate");
-        assert_eq!(reported.problems().next(), Some((&failed("full"), minute * 59)));
+        let problem = Some((&failed("full"), minute * 59));
+        for (again, want) in [
+            (Again::Done, problem),
+            (Again::OnChange, problem),
+            (Again::Backoff, None),
+            (Again::After(minute), None),
+        ] {
+            assert_eq!(reported.to_remind(again).next(), want, "a retry emits its own Events: {again:?}");
+        }
         reported.resolve(Topic::Work);
         assert_eq!(reported.problems().count(), 0);
     }

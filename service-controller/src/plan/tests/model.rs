@@ -386,7 +386,8 @@ impl World {
         Vec::new()
     }
 
-    fn ensure(&mut self, ask: &Ask) -> EnsureResult {
+    /// The adapter's answer.
+    pub(super) fn ensure(&mut self, ask: &Ask) -> EnsureResult {
         let hash = format!("{}/{}", ask.wanted.shape.digest, ask.spec.backend_set_id);
         let ingress = vec![Ingress { ip: Some("192.0.2.1".to_owned()), ..Ingress::default() }];
         let unchanged = self.cloud.iter().any(|it| it.state == State::Active && it.applied_hash == hash);

@@ -1,0 +1,58 @@
+//! Decides which informational Events a round emits. Pure.
+
+use super::{
+    Fact, Facts, has_load_balancers,
+    memory::Memory,
+    service::{Role, Service},
+};
+
+/// Returns the informational Events that are due, for a Service that this adapter serves. `builds`: whether the plan creates something.
+pub(crate) fn remarks(service: &Service, memory: &mut Memory, facts: &Facts<'_>, builds: bool) -> Vec<Fact> {
+    if service.role() != Role::Wanted || !has_load_balancers(facts) {
+        return Vec::new();
+    }
+    let unnamed = facts.validated.wanted.as_ref().map(|wanted| wanted.unnamed);
+    let mut remarks = memory.reported.remarks(&service.foreign, unnamed, builds);
+    remarks.extend(memory.reported.report_members(facts.validated.grown, facts.now));
+    remarks
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::plan::{
+        annotations::settings::Defaults,
+        features::{Features, name},
+        foreign::Foreign,
+        validated::Validated,
+        service::{Class, Kind},
+        targets::Targets,
+    };
+
+    #[test]
+    fn only_served_services_have_remarks() {
+        let ignored = vec!["metallb.io/address-pool".to_owned()];
+        let foreign = Foreign { ignored: ignored.clone(), ..Foreign::default() };
+        let served = Service { kind: Kind::LoadBalancer, foreign, ..Service::default() };
+        let other = Service { class: Class::Others, ..served.clone() };
+        let (able, unable) = (Features::from([name::LOAD_BALANCERS]), Features::default());
+        for (case, service, features, want) in [
+            ("served", &served, Some(&able), vec![Fact::Ignored(ignored)]),
+            ("another class", &other, Some(&able), vec![]),
+            ("an adapter without load balancers", &served, Some(&unable), vec![]),
+            ("an unreachable adapter", &served, None, vec![]),
+        ] {
+            let facts = Facts {
+                validated: &Validated::default(),
+                targets: &Targets::default(),
+                defaults: &Defaults::default(),
+                features,
+                cloud: None,
+                now: Duration::ZERO,
+            };
+            assert_eq!(remarks(service, &mut Memory::default(), &facts, true), want, "{case}");
+        }
+    }
+}
