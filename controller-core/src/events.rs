@@ -3,8 +3,10 @@
 //!
 //! Emitting never blocks and never fails a reconcile. Repeats of a notice increase the count of one Event, which is written at most every
 //! 10 s. Repeats within this interval (the quiet time) are counted and written at its end. Lasting conditions are re-emitted every half
-//! hour ([`Reminders`]) and counted in the same way. Writes are rate limited, Warnings first; notices that exceed the queue are dropped and
-//! counted.
+//! hour and counted in the same way. Writes are rate limited, Warnings first; notices that exceed the queue are dropped and counted.
+//!
+//! Three types deal with repetition. [`Repeat`] decides when a condition that a pass finds again is reported again. [`Reminders`] re-emits
+//! the Events about objects that no pass visits. `Series` decides which notices are written as the count of one Event.
 //!
 //! Events have the fields that Kubernetes' own controllers set (`count`, `lastTimestamp`, `source`) and that exporters and scripts read;
 //! the API server refuses these fields in `events.k8s.io/v1`. kube's recorder is not used: it writes that API, treats a notice with the
@@ -36,8 +38,8 @@ use tracing::{debug, info, warn};
 
 use self::series::{Overdue, Series, WRITE_INTERVAL, Write};
 pub use self::{
-    reminders::{REMIND, Reminders},
-    repeat::Repeat,
+    reminders::Reminders,
+    repeat::{REMIND, Repeat},
 };
 pub use crate::text::{NOTE_MAX, bounded, ended, gist};
 use crate::{

@@ -10,11 +10,9 @@ use std::{
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::time::{Instant, sleep};
 
-use super::{Notice, Recorder};
+use super::{Notice, REMIND, Recorder, repeat::is_over};
 use crate::{explain::Object, leadership::Shards, mirror::ObjectName};
 
-/// Interval of re-emission. The API server keeps Events for an hour by default, and an Event that still applies must not expire.
-pub const REMIND: Duration = Duration::from_mins(30);
 /// Interval between checks for Events to re-emit.
 const CHECK_INTERVAL: Duration = Duration::from_mins(1);
 
@@ -90,8 +88,7 @@ impl Reminders {
         // Another replica emits the Events of the other shards.
         all.retain(|object, _| shards.has(&object.uid));
         for Reminder { about, notices } in all.values_mut() {
-            let due = |at: Instant| now.saturating_duration_since(at) >= REMIND;
-            for (at, notice) in notices.iter_mut().filter(|(at, _)| due(*at)) {
+            for (at, notice) in notices.iter_mut().filter(|(at, _)| is_over(*at, REMIND, now)) {
                 if recorder.try_emit(about, notice.clone()) {
                     *at = now;
                 }

@@ -1,4 +1,5 @@
 //! Decides when a lasting condition is reported: when it begins, and again at an interval while it lasts. Pure: every time is an argument.
+//! [`is_over`] is the rule for the interval, and [`super::Reminders`] follows it, too.
 //!
 //! Passes over all objects find the same conditions again every few seconds. The memory is bounded, because each remembered condition is
 //! either present or was reported within the interval.
@@ -10,6 +11,19 @@ use std::{
 };
 
 use tokio::time::Instant;
+
+/// Interval at which the Event of a lasting condition is re-emitted. The API server keeps Events for an hour by default, and an Event that
+/// still applies must not expire.
+pub const REMIND: Duration = Duration::from_mins(30);
+
+/// Whether a condition that was reported at `last` must be reported again.
+pub(super) fn is_over<T: Copy + Ord + Add<Duration, Output = T>>(
+    last: T,
+    interval: Duration,
+    now: T,
+) -> bool {
+    now >= last + interval
+}
 
 /// When each condition was reported last. Times are instants, or durations since a common start.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +48,7 @@ impl<K: Clone + Ord, T: Copy + Ord + Add<Duration, Output = T>> Repeat<K, T> {
     /// Whether a condition must be reported now.
     #[must_use]
     pub fn is_due(&self, condition: &K, now: T) -> bool {
-        self.last(condition).is_none_or(|last| now >= last + self.interval)
+        self.last(condition).is_none_or(|last| is_over(last, self.interval, now))
     }
 
     /// Records that a condition was reported.
@@ -47,7 +61,7 @@ impl<K: Clone + Ord, T: Copy + Ord + Add<Duration, Output = T>> Repeat<K, T> {
     pub fn end(&mut self, now: T, is_present: impl Fn(&K) -> bool, alternates: impl Fn(&K) -> bool) {
         let interval = self.interval;
         self.reported.retain(|condition, last| {
-            is_present(condition) || (alternates(condition) && now < *last + interval)
+            is_present(condition) || (alternates(condition) && !is_over(*last, interval, now))
         });
     }
 
