@@ -40,8 +40,8 @@ pub(crate) fn notice(fact: &Fact, id: Option<&ServiceId>) -> Notice {
     let shown = id.map(|id| format!(": cloudctl explain service {id}")).unwrap_or_default();
     let fits = whole.note.chars().count() <= NOTE_MAX;
     let note = if let Fact::Refused(all) = fact {
-        let more = format!(" and {} more{shown}", all.len().saturating_sub(1));
-        ended(&failed(all.first().map_or("", String::as_str)), &more)
+        let more = format!(" and {} more", all.len().saturating_sub(1));
+        with_command(&failed(all.first().map_or("", String::as_str)), &more, &shown)
     } else if fits {
         return whole;
     } else if let Fact::WriteFailed(step, failure) = fact {
@@ -58,18 +58,18 @@ pub(crate) fn notice(fact: &Fact, id: Option<&ServiceId>) -> Notice {
     Notice { note, ..whole }
 }
 
-/// Shortens a long text. What the controller does next, after the last semicolon, is less important than the cause. `shown`: the end of an
-/// Event that names the command that shows the whole text.
+/// Shortens a long text. What the controller does next, after the last semicolon, is less important than the cause.
 fn shortened(text: &str, shown: &str) -> String {
-    let fits = |text: &str| text.chars().count() <= NOTE_MAX;
-    let cause = text.rsplit_once("; ").map_or(text, |(cause, _next)| cause);
-    let with_command = format!("{cause}{shown}");
-    match (fits(&with_command), fits(cause)) {
-        (true, _) => with_command,
-        (false, true) => cause.to_owned(),
-        (false, false) if shown.is_empty() => bounded(cause, NOTE_MAX),
-        (false, false) => ended(cause, " (cloudctl explain)"),
-    }
+    with_command(text.rsplit_once("; ").map_or(text, |(cause, _next)| cause), "", shown)
+}
+
+/// Adds the command that shows the whole text. The cause, followed by `more`, has precedence: the command is shortened or left out before the
+/// cause is cut. `shown`: the end of the Event with the whole command, or empty.
+fn with_command(cause: &str, more: &str, shown: &str) -> String {
+    let short = if shown.is_empty() { "" } else { " (cloudctl explain)" };
+    let texts = [shown, short, ""].map(|command| format!("{cause}{more}{command}"));
+    let fitting = texts.into_iter().find(|text| text.chars().count() <= NOTE_MAX);
+    fitting.unwrap_or_else(|| ended(cause, &format!("{more}{short}")))
 }
 
 /// The cause in a note about a failure.
@@ -308,10 +308,28 @@ mod tests {
         let (shown, next) = (": cloudctl explain service a/b", format!("; {}", "n".repeat(200)));
         for (cause, want) in [
             (100, format!("{}{shown}", "c".repeat(100))),
+            (180, format!("{} (cloudctl explain)", "c".repeat(180))),
             (190, "c".repeat(190)),
             (300, format!("{}… (cloudctl explain)", "c".repeat(180))),
         ] {
             assert_eq!(shortened(&format!("{}{next}", "c".repeat(cause)), shown), want, "{cause}");
+        }
+    }
+
+    #[test]
+    fn first_of_several_faults_is_cut_last() {
+        let (explain, short) = (": cloudctl explain service default/web", " (cloudctl explain)");
+        for (length, kept, command) in [
+            (122, "f".repeat(122), explain),
+            (123, "f".repeat(123), short),
+            (141, "f".repeat(141), short),
+            (142, "f".repeat(142), ""),
+            (160, "f".repeat(160), ""),
+            (161, format!("{}…", "f".repeat(140)), short),
+        ] {
+            let faults = vec!["f".repeat(length), "b".to_owned(), "c".to_owned()];
+            let note = notice(&Fact::Refused(faults), Some(&web())).note;
+            assert_eq!(note, format!("{FAILED}{kept} and 2 more{command}"), "{length}");
         }
     }
 
