@@ -29,7 +29,8 @@ impl Features {
         self.can.contains_key(name)
     }
 
-    /// Why the adapter does not support a feature. `None`: the adapter supports the feature.
+    /// Why the adapter does not support a feature. `None`: the adapter supports the feature. The adapter refuses the same in terms of the
+    /// contract (`cloud-adapter/src/load_balancers/validate/features.rs`); this text follows the name of a setting that the user wrote.
     pub(crate) fn lack(&self, need: &Need) -> Option<String> {
         match (self.can.get(need.capability), need.value) {
             (None, _) => {
