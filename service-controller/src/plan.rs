@@ -312,7 +312,7 @@ pub(crate) fn plan(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Pla
             Plan { waits, ..Plan::default() }
         }
         // The class was removed with the type and belonged to another controller, so the finalizer belongs to that controller, too.
-        Role::Cleanup if service.class == Class::Lost && memory.other_class.left_over => {
+        Role::Cleanup if service.class == Class::Lost && memory.owned.other_class.left_over => {
             removal(Takeover::None, Action::Forget, memory, facts)
         }
         Role::Cleanup => cleanup(service, memory, facts),
@@ -367,7 +367,7 @@ fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
 fn cleanup(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     // The user wrote the finalizer, so only the UID in the owner tag proves ownership: a load balancer with the right name may belong to
     // another cluster.
-    let by_key = service.class == Class::Lost && service.holder == Holder::Author && !memory.created;
+    let by_key = service.class == Class::Lost && service.holder == Holder::Author && !memory.owned.created;
     let takeover = if by_key { Takeover::None } else { Takeover::wished(service, facts.defaults) };
     removal(takeover, Action::Release, memory, facts)
 }
@@ -381,7 +381,7 @@ fn cleanup(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
 fn of_another(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     let is_there = |it: &&Balancer| it.state != State::Deleting && !memory.is_gone(it);
     let there = || facts.cloud.unwrap_or_default().iter().filter(is_there);
-    if memory.other_class.serving {
+    if memory.owned.other_class.serving {
         if service.deleting && service.finalizer {
             return cleanup(service, memory, facts);
         }
@@ -414,7 +414,8 @@ fn removal(takeover: Takeover, then: Action, memory: &Memory, facts: &Facts<'_>)
 /// All load balancer controllers use the same finalizer. If the user wrote the finalizer with the Service, as in a manifest, no other
 /// controller depends on the finalizer. A deletion by the Service's UID then finds what this controller created.
 fn is_ours(service: &Service, memory: &Memory, facts: &Facts<'_>) -> bool {
-    memory.may_own(facts.cloud) || (service.holder == Holder::Author && !memory.other_class.with_finalizer)
+    memory.may_own(facts.cloud)
+        || (service.holder == Holder::Author && !memory.owned.other_class.with_finalizer)
 }
 
 fn has_load_balancers(facts: &Facts<'_>) -> bool {

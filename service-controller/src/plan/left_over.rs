@@ -132,7 +132,7 @@ pub(crate) fn check(memory: &mut Memory, cloud: Option<&[Balancer]>, now: Durati
     memory.reported.resolve(Topic::Refused);
     let is_there = !there(cloud.unwrap_or_default()).is_empty();
     let is_removed = memory.is_removed();
-    if !is_there && !memory.created && !memory.is_removing() && !is_removed {
+    if !is_there && !memory.owned.created && !memory.is_removing() && !is_removed {
         memory.on(Event::InSync { as_requested: false });
         return Check::Done(Vec::new(), memory.pacing.release_lasts(now));
     }
@@ -161,7 +161,7 @@ pub(crate) fn judge(
         (Standing::Gone, _) if memory.is_removing() => remove(Operation::LeftOver),
         (Standing::Gone, _) if *release == Release::Given => Verdict::RemoveReleased,
         // If a user deleted the load balancer, the removal only deletes what the user left, so the brake does not apply.
-        (Standing::Gone, _) if memory.created => {
+        (Standing::Gone, _) if memory.owned.created => {
             Verdict::Remove { step: Operation::LeftOver, braked: !memory.has_vanished() }
         }
         (Standing::Gone, Orphans::Report) => Verdict::Report(None),
@@ -287,7 +287,7 @@ mod tests {
         match event {
             0 => {
                 *memory = memory.with_created();
-                memory.on(Event::Observed { cloud: None, now });
+                memory.observe(&Service::default(), None, now);
             }
             1 => drop(memory.on(Event::DeleteCalled { now })),
             2 if memory.is_removing() => delete_answered(memory, State::Absent),

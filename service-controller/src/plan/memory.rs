@@ -1,8 +1,9 @@
-//! What the controller remembers about a Service between two rounds: the [`State`] of its load balancer, and facts that do not depend on
-//! that state. This memory may be lost at any time: after a restart the controller calls the adapter once per Service, and the adapter
-//! answers without vendor calls.
+//! What the controller remembers about a Service between two rounds: the [`State`] of its load balancer, and facts beside that state. Each
+//! part has a pure `step` for events. This memory may be lost at any time: after a restart the controller calls the adapter once per
+//! Service, and the adapter answers without vendor calls.
 
 mod confirmed;
+mod ownership;
 mod pacing;
 mod reported;
 mod settings;
@@ -12,17 +13,18 @@ use std::time::Duration;
 
 pub(crate) use self::{confirmed::Confirmed, pacing::Write, reported::Topic, state::Event};
 use self::{
+    ownership::Ownership,
     pacing::{Pacing, rest},
     reported::Reported,
     settings::Settings,
-    state::{Effect, Orphan, Sighting, State, step},
+    state::{Effect, Orphan, Sighting, State},
 };
 use super::{
     Action, Ask, Fact,
-    cloud::{Balancer, State as CloudState},
+    cloud::Balancer,
     features::Features,
     readiness::Readiness,
-    service::{Class, Family, Service},
+    service::{Family, Service},
     spec::Shape,
     wanted::Wanted,
 };
@@ -44,26 +46,12 @@ const RETRY_DELAY: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Memory {
     state: State,
-    /// This process requested a load balancer, and the adapter has not confirmed a deletion since.
-    pub(crate) created: bool,
-    pub(crate) other_class: OtherClass,
+    pub(crate) owned: Ownership,
     pub(crate) settings: Settings,
     pub(crate) reported: Reported,
     pub(crate) pacing: Pacing,
     /// What the reconcile in progress found out for the Service's conditions.
     pub(crate) readiness: Option<Readiness>,
-}
-
-/// What is known from rounds in which a Service had a class of another controller.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct OtherClass {
-    /// The Service had a class of another controller in some round since the finalizer was set.
-    pub(crate) with_finalizer: bool,
-    /// The Service has a class of another controller, but its status shows a load balancer that this controller owns.
-    pub(crate) serving: bool,
-    /// A load balancer of this controller was left that no longer served the Service. This controller then owns the load balancer, but
-    /// perhaps not the finalizer.
-    pub(crate) left_over: bool,
 }
 
 /// What the executor must do after an event.
@@ -96,34 +84,21 @@ pub(crate) enum NextPass {
 }
 
 impl Memory {
-    /// Processes an event: advances the state, updates the other facts, and returns what to do.
+    /// Processes an event, and returns what to do.
     pub(crate) fn on(&mut self, event: Event<'_>) -> Outcome {
-        let (state, effects) = step(std::mem::take(&mut self.state), &event);
-        self.state = state;
-        self.settings.on(&event);
-        let now = match event {
-            Event::EnsureCalled { ask, .. } => {
-                (self.created, self.other_class.left_over) = (true, false);
-                ask.at
-            }
-            Event::DeleteAnswered { answer, now, .. } => {
-                self.created &= answer.state != CloudState::Absent;
-                now
-            }
-            Event::InSync { .. } => {
-                self.pacing.in_sync();
-                Duration::ZERO
-            }
-            Event::EnsureAnswered { ask, .. } => ask.at,
-            Event::DeleteCalled { now }
-            | Event::Observed { now, .. }
-            | Event::ServiceMissing { now, .. }
-            | Event::Forgotten { now, .. } => now,
-            Event::OrphanKept(_) | Event::FellBack | Event::Released => Duration::ZERO,
-        };
-        let mut outcome = Outcome::default();
-        effects.into_iter().for_each(|effect| self.apply(effect, &mut outcome, now));
+        let (memory, outcome) = std::mem::take(self).step(&event);
+        *self = memory;
         outcome
+    }
+
+    /// The memory after an event, and what to do.
+    fn step(self, event: &Event<'_>) -> (Self, Outcome) {
+        let (state, effects) = self.state.step(event);
+        let owned = self.owned.step(event, &state);
+        let (settings, pacing) = (self.settings.step(event), self.pacing.step(event));
+        let (mut memory, mut outcome) = (Self { state, owned, settings, pacing, ..self }, Outcome::default());
+        effects.into_iter().for_each(|effect| memory.apply(effect, &mut outcome, event.now()));
+        (memory, outcome)
     }
 
     fn apply(&mut self, effect: Effect, outcome: &mut Outcome, now: Duration) {
@@ -145,9 +120,8 @@ impl Memory {
             Effect::CountFailure => outcome.hosts_failed = true,
             Effect::ShowWait(text) => outcome.waits = text,
             Effect::Reset => {
-                self.pacing.reset();
                 let (state, pacing) = (std::mem::take(&mut self.state), std::mem::take(&mut self.pacing));
-                *self = Self { state, pacing, ..Self::default() };
+                *self = Self { state, pacing: pacing.reset(), ..Self::default() };
             }
             Effect::Next(next) => outcome.next = next,
         }
@@ -160,24 +134,12 @@ impl Memory {
 
     /// Updates the memory with the state in the cache.
     pub(crate) fn observe(&mut self, service: &Service, cloud: Option<&[Balancer]>, now: Duration) {
-        self.on(Event::Observed { cloud, now });
-        let is_other = service.class == Class::Others;
-        let other = &mut self.other_class;
-        other.with_finalizer = service.finalizer && (other.with_finalizer || is_other);
-        let Some(cloud) = cloud else { return };
-        // After a removal has begun, an empty or partial cache no longer shows whether the load balancer served the Service.
-        if !matches!(self.state, State::Removing { .. } | State::Removed) {
-            other.serving = is_other && cloud.iter().any(|it| service.shows(&it.ingress));
-            // The load balancer is gone, so the fact that this process created it no longer decides about the finalizer.
-            self.created &= !(is_other && cloud.is_empty());
-        }
-        self.other_class.left_over |= is_other && !self.other_class.serving && self.may_own(Some(cloud));
+        self.on(Event::Observed { service, cloud, now });
     }
 
     /// Whether a load balancer of this controller may be left.
     pub(crate) fn may_own(&self, cloud: Option<&[Balancer]>) -> bool {
-        let removal = matches!(self.state, State::Removing { .. } | State::Removed);
-        self.created || removal || cloud.unwrap_or_default().iter().any(|it| !self.is_gone(it))
+        self.owned.may_own(&self.state, cloud)
     }
 
     /// Processes an ensure that is about to be called.
@@ -232,7 +194,7 @@ impl Memory {
     /// The memory as it will be after the next call to the adapter. It is published before the call, for other workers that count load
     /// balancers.
     pub(crate) fn with_created(&self) -> Self {
-        Self { created: true, ..self.clone() }
+        Self { owned: Ownership { created: true, ..self.owned }, ..self.clone() }
     }
 
     /// The adapter's last confirmation that the requested load balancer exists.
@@ -257,7 +219,7 @@ impl Memory {
 
     /// Whether the adapter has already confirmed the deletion of this load balancer.
     pub(crate) fn is_gone(&self, balancer: &Balancer) -> bool {
-        matches!(&self.state, State::Forgotten { vendor_ids, .. } if vendor_ids.contains(&balancer.vendor_id))
+        self.state.is_gone(balancer)
     }
 
     /// Whether the load balancer serves traffic although some of its parts do not.
@@ -276,7 +238,7 @@ impl Memory {
 
     /// Remaining time in which the cache may lag behind, or more Services may disappear. `None`: the load balancer is an orphan.
     pub(crate) fn orphan_doubt(&self, now: Duration) -> Option<Duration> {
-        let doubt = if self.created { CREATED_ORPHAN_AFTER } else { ORPHAN_AFTER };
+        let doubt = if self.owned.created { CREATED_ORPHAN_AFTER } else { ORPHAN_AFTER };
         self.missing_since().and_then(|since| rest(since + doubt, now))
     }
 
@@ -302,7 +264,7 @@ impl Memory {
 
     /// Whether the memory must be kept after the Service is gone.
     fn outlives_its_service(&self, now: Duration) -> bool {
-        let lasts = self.orphan().is_some() || self.created || self.is_removing();
+        let lasts = self.orphan().is_some() || self.owned.created || self.is_removing();
         lasts || self.pacing.release_lasts(now).is_some()
     }
 

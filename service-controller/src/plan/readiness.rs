@@ -62,7 +62,9 @@ pub(crate) fn due(
     let is_known = features.is_some() || service.conditions.ready.is_some();
     let due = match service.role() {
         Role::Wanted if is_known => conditions(service, Some(found?)),
-        Role::Ignored if service.conditions.are_ours && !memory.other_class.serving => Conditions::default(),
+        Role::Ignored if service.conditions.are_ours && !memory.owned.other_class.serving => {
+            Conditions::default()
+        }
         Role::Wanted | Role::Cleanup | Role::Ignored => return None,
     };
     (!due.same_as(&service.conditions)).then_some(due)
@@ -186,7 +188,7 @@ mod tests {
         let pending = due(&new, Some(&found), Some(&able)).expect("the Service has no condition yet");
         assert_eq!(due(&new, None, Some(&able)), None, "the reconcile found nothing out");
         assert_eq!(due(&new, Some(&found), None), None, "the adapter was never reached");
-        let shown = Service { conditions: pending.clone(), ..new.clone() };
+        let shown = Service { conditions: pending.clone(), ..new };
         assert_eq!(due(&shown, Some(&found), Some(&able)), None, "the Service has this condition");
         assert!(due(&shown, Some(&away), None).is_some(), "a condition that is there is kept up to date");
         let deleted = Service { deleting: true, finalizer: true, ..shown.clone() };

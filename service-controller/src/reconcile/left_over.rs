@@ -204,7 +204,7 @@ impl Reconciler {
             }
             // A new brake allows deletions only gradually, since an earlier process may have deleted some. This does not apply to load
             // balancers that this process created.
-            brake::Verdict::Later { after } if !memory.created => return Some(after),
+            brake::Verdict::Later { after } if !memory.owned.created => return Some(after),
             brake::Verdict::Later { .. } | brake::Verdict::Go => (),
         }
         sweep.waiting.remove(id);

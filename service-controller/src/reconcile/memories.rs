@@ -67,7 +67,7 @@ impl Memories {
             shards.since(shard).is_some_and(|since| memories.since.get(&shard) == Some(&since))
         };
         let vanished = |(id, memory): &(&ServiceId, &Memory)| {
-            memory.created && !memory.is_removing() && is_gone(id) && is_known(&id.uid)
+            memory.owned.created && !memory.is_removing() && is_gone(id) && is_known(&id.uid)
         };
         memories.by_service.iter().filter(vanished).map(|(id, _memory)| id.clone()).collect()
     }

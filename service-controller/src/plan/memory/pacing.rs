@@ -8,7 +8,7 @@ use super::{
         conditions::Conditions,
         service::{FINALIZER, Ingress, Service},
     },
-    LAG,
+    Event, LAG,
 };
 
 /// Delay before the third identical write, doubled for each further one.
@@ -135,15 +135,18 @@ impl Pacing {
         rest(since + LAG, now)
     }
 
-    /// Ends the delays of calls, because everything is in sync.
-    pub(super) fn in_sync(&mut self) {
-        (self.held_until, self.failing) = (None, None);
+    /// The delays after an event. They end when everything is in sync.
+    pub(super) fn step(self, event: &Event<'_>) -> Self {
+        if matches!(event, Event::InSync { .. }) {
+            Self { held_until: None, failing: None, ..self }
+        } else {
+            self
+        }
     }
 
     /// Forgets all but the last write and the pace of finalizer removals, because the load balancer is gone.
-    pub(super) fn reset(&mut self) {
-        let (written, release) = (self.written.take(), std::mem::take(&mut self.release));
-        *self = Self { written, release, ..Self::default() };
+    pub(super) fn reset(self) -> Self {
+        Self { written: self.written, release: self.release, ..Self::default() }
     }
 }
 

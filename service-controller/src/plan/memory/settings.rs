@@ -60,7 +60,8 @@ struct Narrowed {
 }
 
 impl Settings {
-    pub(super) fn on(&mut self, event: &Event<'_>) {
+    /// The settings after an event.
+    pub(super) fn step(self, event: &Event<'_>) -> Self {
         match *event {
             Event::Observed { cloud: Some(cloud), .. } => self.observe(cloud),
             Event::EnsureAnswered { ask, answer, .. }
@@ -69,12 +70,10 @@ impl Settings {
                     CloudState::Active | CloudState::Degraded | CloudState::Pending
                 ) =>
             {
-                self.accept(ask);
+                self.accept(ask)
             }
-            Event::DeleteCalled { .. } => {
-                *self = Self { ignored_id: self.ignored_id.take(), ..Self::default() }
-            }
-            Event::InSync { as_requested: true } => (self.refused, self.replacement) = (None, None),
+            Event::DeleteCalled { .. } => Self { ignored_id: self.ignored_id, ..Self::default() },
+            Event::InSync { as_requested: true } => Self { refused: None, replacement: None, ..self },
             Event::Observed { cloud: None, .. }
             | Event::ServiceMissing { .. }
             | Event::OrphanKept(_)
@@ -84,23 +83,22 @@ impl Settings {
             | Event::DeleteAnswered { .. }
             | Event::InSync { as_requested: false }
             | Event::Released
-            | Event::Forgotten { .. } => (),
+            | Event::Forgotten { .. } => self,
         }
     }
 
-    fn accept(&mut self, ask: &Ask) {
+    fn accept(self, ask: &Ask) -> Self {
         if ask.stands_in {
-            self.replacement.iter_mut().for_each(|it| it.accepted = true);
-        } else {
-            self.accepted = Some(Arc::clone(&ask.wanted));
-            (self.refused, self.replacement) = (None, None);
+            let replacement = self.replacement.map(|it| Replacement { accepted: true, ..it });
+            return Self { replacement, ..self };
         }
+        Self { accepted: Some(Arc::clone(&ask.wanted)), refused: None, replacement: None, ..self }
     }
 
     /// Drops the restriction to one family when its load balancer is gone.
-    fn observe(&mut self, cloud: &[Balancer]) {
-        let narrowed = self.narrowed.take().map(|it| Narrowed { shown: it.shown || !cloud.is_empty(), ..it });
-        self.narrowed = narrowed.filter(|it| !(it.shown && cloud.is_empty()));
+    fn observe(self, cloud: &[Balancer]) -> Self {
+        let narrowed = self.narrowed.map(|it| Narrowed { shown: it.shown || !cloud.is_empty(), ..it });
+        Self { narrowed: narrowed.filter(|it| !(it.shown && cloud.is_empty())), ..self }
     }
 
     /// Records that the adapter refused these settings. They are retried when they change, or after a delay.

@@ -1,5 +1,5 @@
-//! The life cycle of a Service's load balancer, as a state machine. [`step`] is pure and the only function that changes the state. The
-//! table of all transitions is in `README.md`, and a test compares it with this code.
+//! The life cycle of a Service's load balancer, as a state machine. [`State::step`] is pure and the only function that changes the state.
+//! The table of all transitions is in `README.md`, and a test compares it with this code.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -7,6 +7,7 @@ use super::{
     super::{
         Ask, Fact, Operation, Why,
         cloud::{Balancer, EnsureResult, Removal, State as CloudState, WriteFailure},
+        service::Service,
         targets::Hosts,
     },
     Confirmed, LAG, NextPass, RETRY_DELAY, Topic,
@@ -67,6 +68,7 @@ pub(crate) enum Sighting {
 pub(crate) enum Event<'a> {
     /// The Service is in the cache. `cloud`: its load balancers in the cache; `None` if the cache of load balancers is not synced.
     Observed {
+        service: &'a Service,
         cloud: Option<&'a [Balancer]>,
         now: Duration,
     },
@@ -143,31 +145,46 @@ pub(crate) enum Effect {
 
 type Transition = (State, Vec<Effect>);
 
-/// The transition for an event.
-pub(crate) fn step(state: State, event: &Event<'_>) -> Transition {
-    match *event {
-        Event::Observed { cloud, now } => (observed(state, cloud, now), vec![]),
-        Event::ServiceMissing { shown, now } => service_missing(&state, shown, now),
-        Event::OrphanKept(ids) => {
-            let State::Orphaned(orphan) = state else { return (state, vec![]) };
-            let fact = (!orphan.reported).then(|| Effect::Emit(Fact::Orphaned(ids.to_owned())));
-            (State::Orphaned(Orphan { reported: true, ..orphan }), fact.into_iter().collect())
-        }
-        Event::EnsureCalled { ask, retry } => ensure_called(state, ask, retry),
-        Event::EnsureAnswered { ask, answer, seen } => ensure_answered(state, ask, answer, seen),
-        Event::FellBack => (state.with_task(|_task| None), vec![]),
-        Event::DeleteCalled { .. } => delete_called(state),
-        Event::DeleteAnswered { step, answer, .. } => delete_answered(state, step, answer),
-        Event::InSync { as_requested } => in_sync(state, as_requested),
-        Event::Released => (State::Unknown, gone()),
-        Event::Forgotten { seen, now } => {
-            let vendor_ids = seen.into_iter().flatten().map(|it| it.vendor_id.clone()).collect();
-            (State::Forgotten { vendor_ids, at: now }, gone())
+impl Event<'_> {
+    /// Time of the event. Zero if no effect depends on it.
+    pub(super) fn now(&self) -> Duration {
+        match *self {
+            Self::EnsureCalled { ask, .. } | Self::EnsureAnswered { ask, .. } => ask.at,
+            Self::Observed { now, .. }
+            | Self::ServiceMissing { now, .. }
+            | Self::DeleteCalled { now }
+            | Self::DeleteAnswered { now, .. }
+            | Self::Forgotten { now, .. } => now,
+            Self::OrphanKept(_) | Self::FellBack | Self::InSync { .. } | Self::Released => Duration::ZERO,
         }
     }
 }
 
 impl State {
+    /// The transition for an event.
+    pub(crate) fn step(self, event: &Event<'_>) -> Transition {
+        match *event {
+            Event::Observed { cloud, now, .. } => (observed(self, cloud, now), vec![]),
+            Event::ServiceMissing { shown, now } => service_missing(&self, shown, now),
+            Event::OrphanKept(ids) => {
+                let Self::Orphaned(orphan) = self else { return (self, vec![]) };
+                let fact = (!orphan.reported).then(|| Effect::Emit(Fact::Orphaned(ids.to_owned())));
+                (Self::Orphaned(Orphan { reported: true, ..orphan }), fact.into_iter().collect())
+            }
+            Event::EnsureCalled { ask, retry } => ensure_called(self, ask, retry),
+            Event::EnsureAnswered { ask, answer, seen } => ensure_answered(self, ask, answer, seen),
+            Event::FellBack => (self.with_task(|_task| None), vec![]),
+            Event::DeleteCalled { .. } => delete_called(self),
+            Event::DeleteAnswered { step, answer, .. } => delete_answered(self, step, answer),
+            Event::InSync { as_requested } => in_sync(self, as_requested),
+            Event::Released => (Self::Unknown, gone()),
+            Event::Forgotten { seen, now } => {
+                let vendor_ids = seen.into_iter().flatten().map(|it| it.vendor_id.clone()).collect();
+                (Self::Forgotten { vendor_ids, at: now }, gone())
+            }
+        }
+    }
+
     /// The adapter's last confirmation that the requested load balancer exists.
     pub(crate) fn confirmed(&self) -> Option<&Confirmed> {
         match self {
@@ -191,6 +208,16 @@ impl State {
             | Self::Removed
             | Self::Forgotten { .. } => None,
         }
+    }
+
+    /// Whether a removal has begun, or its end was confirmed.
+    pub(super) fn is_removal(&self) -> bool {
+        matches!(self, Self::Removing { .. } | Self::Removed)
+    }
+
+    /// Whether the adapter has already confirmed the deletion of this load balancer.
+    pub(super) fn is_gone(&self, balancer: &Balancer) -> bool {
+        matches!(self, Self::Forgotten { vendor_ids, .. } if vendor_ids.contains(&balancer.vendor_id))
     }
 
     /// Changes the task. If `change` returns no task, a state that has no task stays the same.

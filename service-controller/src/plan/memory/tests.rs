@@ -9,7 +9,7 @@ use crate::plan::{
     Operation, Why,
     cloud::{EnsureResult, Removal, State, WriteFailure},
     features::name,
-    service::FamilyPolicy,
+    service::{Class, FamilyPolicy},
     spec::Takeover,
     status::Shown,
     targets::Hosts,
@@ -494,7 +494,7 @@ fn removal_of_returned_service_forgets_that_it_was_missing() {
     deleting(&mut memory);
     memory.on(Event::ServiceMissing { shown: None, now: Duration::ZERO });
     assert!(memory.orphan_doubt(Duration::from_secs(1)).is_some());
-    memory.on(Event::Observed { cloud: None, now: Duration::from_secs(1) });
+    memory.observe(&service(), None, Duration::from_secs(1));
     assert_eq!(memory.orphan_doubt(Duration::from_secs(1)), None);
 }
 
@@ -544,7 +544,7 @@ fn created_load_balancer_is_remembered_under_another_class() {
     let (mut memory, other) = (Memory::default(), Service { class: Class::Others, ..service() });
     called(&mut memory, &ask(Why::Missing));
     memory.observe(&other, Some(&shown(2)), Duration::ZERO);
-    assert!(memory.created);
+    assert!(memory.owned.created);
     memory.observe(&other, Some(&[]), Duration::ZERO);
-    assert!(!memory.created);
+    assert!(!memory.owned.created);
 }

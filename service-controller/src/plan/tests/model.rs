@@ -179,13 +179,13 @@ impl World {
         if self.service.kind == Kind::Other {
             return;
         }
-        let known = self.memory.created
+        let known = self.memory.owned.created
             || self.memory.is_removing()
             || self.memory.is_removed()
             || self.class_of_former() == Class::Ours(None);
         let left = known || !self.cloud.is_empty() || !self.mirror.is_empty();
         self.truth.ours_was_left =
-            left && !(self.memory.other_class.left_over && self.class_of_former() == Class::Lost);
+            left && !(self.memory.owned.other_class.left_over && self.class_of_former() == Class::Lost);
         self.service.kind = Kind::Other;
         self.service.ingress.clear();
         self.service.class = self.class_of_former();

@@ -102,10 +102,12 @@ const KINDS: [(Kind, &str); 21] = [
 
 /// Calls `then` with the event of this kind. An answer belongs to an ensure that only compares ([`Why::FirstLook`]).
 fn with_event<T>(kind: Kind, now: Duration, then: impl FnOnce(Event<'_>) -> T) -> T {
-    let (seen, step) = (shown(), Operation::Sync);
+    let (service, seen, step) = (Service::default(), shown(), Operation::Sync);
     let cloud = |shown| if shown { &seen[..] } else { &[] };
     match kind {
-        Kind::Observed { shown } => then(Event::Observed { cloud: Some(cloud(shown)), now }),
+        Kind::Observed { shown } => {
+            then(Event::Observed { service: &service, cloud: Some(cloud(shown)), now })
+        }
         Kind::Missing { shown } => then(Event::ServiceMissing { shown: Some(shown), now }),
         Kind::OrphanKept => then(Event::OrphanKept("lb-1")),
         Kind::Compare => then(Event::EnsureCalled { ask: &ask(Why::FirstLook, now), retry: false }),
@@ -194,7 +196,7 @@ fn table() -> String {
     for (kind, event) in KINDS {
         for state in examples().into_iter().filter(|state| is_possible(kind, state)) {
             let from = name(&state);
-            let (after, effects) = with_event(kind, SECOND * 2, |event| step(state, &event));
+            let (after, effects) = with_event(kind, SECOND * 2, |event| state.step(&event));
             let effects = effects.iter().filter_map(text).collect::<Vec<_>>().join(", ");
             if name(&after) == from && effects.is_empty() {
                 continue;
@@ -277,7 +279,7 @@ proptest! {
             now += SECOND;
             history.add(kind);
             let before = state.clone();
-            let (after, effects) = with_event(kind, now, |event| step(state, &event));
+            let (after, effects) = with_event(kind, now, |event| state.step(&event));
             if effects.contains(&Effect::Reset) {
                 history = History::default();
             }
@@ -292,7 +294,7 @@ proptest! {
             prop_assert!(count(|it| matches!(it, Effect::Next(_))) <= 1);
             prop_assert!(count(|it| matches!(it, Effect::CountUpdate(_) | Effect::CountFailure)) <= 1);
             // If the event is repeated, only an answer may have effects again.
-            let (_, again) = with_event(kind, now, |event| step(after.clone(), &event));
+            let (_, again) = with_event(kind, now, |event| after.clone().step(&event));
             let is_call = is_possible(kind, &after) && !matches!(kind, Kind::Ensured(_) | Kind::Deleted(_));
             let repeated = again.iter().any(|it| !matches!(it, Effect::Resolve(_)));
             prop_assert!(!(is_call && repeated), "{kind:?} twice in {before:?}");
