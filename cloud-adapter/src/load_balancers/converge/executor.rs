@@ -72,7 +72,8 @@ impl<D: Driver> Executor<D> {
                 State::Ending { result, .. } => self.publish(result.clone()),
                 State::Ended => return,
             };
-            self.task.step(event, Instant::now());
+            // A copy, so that the task is still running if the step panics.
+            self.task = self.task.clone().step(event, Instant::now());
             // Another task of the key may have begun as soon as the end of this task was published.
             if !matches!(self.task.state, State::Ended) {
                 let history = self.task.history.clone();

@@ -1,4 +1,4 @@
-//! The state machine of a task. Pure: [`Task::step`] computes the next state from an event, and the executor does what the state says.
+//! The state machine of a task. Pure: [`Task::step`] computes the next task from an event, and the executor does what its state says.
 //!
 //! `docs/explain/tasks.md` has the table of transitions.
 
@@ -84,7 +84,7 @@ pub(super) struct Observation<D, S> {
 }
 
 /// The properties of the cloud on which transitions depend.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Cloud {
     poll: Duration,
     consistency_horizon: Duration,
@@ -100,7 +100,7 @@ impl From<Description> for Cloud {
 }
 
 /// A task: its state, and the facts that all states need.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Task<D, S> {
     pub(super) state: State<D, S>,
     pub(super) history: History<D, S>,
@@ -153,8 +153,9 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
         self.failing.as_ref().map(Failing::failure)
     }
 
-    /// Changes the state after an event. An event that cannot occur in the state is a defect, and ends the task.
-    pub(super) fn step(&mut self, event: Event<D, S>, now: Instant) {
+    /// The task after an event. An event that cannot occur in the state is a defect, and ends the task.
+    #[must_use]
+    pub(super) fn step(mut self, event: Event<D, S>, now: Instant) -> Self {
         self.state = match (mem::replace(&mut self.state, State::Ended), event) {
             (State::Observing { not_before, .. }, Event::Observed(observation)) => {
                 self.observed(observation, not_before, now)
@@ -182,6 +183,7 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
                 State::Ending { result: Err(error), not_before: now }
             }
         };
+        self
     }
 
     /// Earliest start of an observation that proves absence: after the task started, and late enough to show the last writes of this

@@ -57,9 +57,7 @@ fn name(state: &TestState) -> &'static str {
 
 /// A task in the state that it reaches by these events.
 fn after<const N: usize>(events: [TestEvent; N], now: Instant) -> TestTask {
-    let mut task = task(now);
-    events.into_iter().for_each(|event| task.step(event, now));
-    task
+    events.into_iter().fold(task(now), |task, event| task.step(event, now))
 }
 
 fn creating(now: Instant) -> TestTask {
@@ -78,11 +76,7 @@ fn ending(now: Instant) -> TestTask {
 fn observing_rows(now: Instant) -> Vec<(TestTask, &'static str, TestEvent)> {
     let (later, busy) = (now + CREATE_HORIZON, || Decision::Wait("busy".to_owned()));
     let stuck = TestTask { started: now - STUCK - POLL, ..task(now) };
-    let again = || {
-        let mut task = changed(now);
-        task.step(Event::Elapsed(now), now);
-        task
-    };
+    let again = || changed(now).step(Event::Elapsed(now), now);
     vec![
         (task(now), "the plan has a step", decided(Decision::Create(vec!["create"]), now)),
         (
@@ -140,10 +134,9 @@ fn start() -> Instant {
 fn documented_transitions_are_those_of_the_code() {
     let now = start();
     let mut table = "| state | event | next state |\n| --- | --- | --- |\n".to_owned();
-    for (mut task, text, event) in rows(now) {
+    for (task, text, event) in rows(now) {
         let state = name(&task.state);
-        task.step(event, now);
-        writeln!(table, "| {state} | {text} | {} |", name(&task.state)).expect("a string");
+        writeln!(table, "| {state} | {text} | {} |", name(&task.step(event, now).state)).expect("a string");
     }
     let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/explain/tasks.md"));
     assert!(page.contains(&format!("\n\n{table}\n")), "docs/explain/tasks.md lacks this table:\n{table}");
@@ -171,18 +164,17 @@ fn event_of_another_state_ends_the_task() {
         rows(now).iter().map(|(task, _, event)| (name(&task.state), discriminant(event))).collect();
     for state in [task, creating, waiting, ending] {
         for event in events() {
-            let mut task = state(now);
+            let task = state(now);
             if !known.contains(&(name(&task.state), discriminant(&event))) {
-                task.step(event, now);
+                let task = task.step(event, now);
                 let State::Ending { result: Err(error), .. } = &task.state else { panic!("{task:?}") };
                 assert_eq!(error.reason, Reason::Internal);
             }
         }
     }
     for event in events() {
-        let mut ended = after([decided(Decision::End(End::Absent), now), Event::Published], now);
-        ended.step(event, now);
-        assert!(matches!(ended.state, State::Ended), "an ended task does nothing");
+        let ended = after([decided(Decision::End(End::Absent), now), Event::Published], now);
+        assert!(matches!(ended.step(event, now).state, State::Ended), "an ended task does nothing");
     }
 }
 
@@ -199,8 +191,7 @@ fn failed_write_stays_in_history_only_if_possibly_made() {
         (Fault::NotFound, false, true),
         (Fault::Quota, false, false),
     ] {
-        let mut task = creating(now);
-        task.step(failed(fault), now);
+        let task = creating(now).step(failed(fault), now);
         assert_eq!((task.history.last.is_some(), task.refused.is_some()), (kept, refused), "{fault:?}");
     }
 }
@@ -211,7 +202,7 @@ fn refusal_unrelated_to_former_properties_keeps_them() {
     for (fault, kept) in [(Fault::Throttled, true), (Fault::Quota, false)] {
         let mut task = creating(now);
         task.history.former = Some(former());
-        task.step(failed(fault), now);
+        task = task.step(failed(fault), now);
         assert_eq!(task.history.former.is_some(), kept, "{fault:?}");
     }
 }
@@ -222,7 +213,7 @@ fn accepted_change_forgets_failures_and_keeps_the_known_id() {
     let begun = after([decided(Decision::Write(vec!["change"]), now)], now);
     let (refused, created) = (Some(Arc::new("change")), Some("lb-1".to_owned()));
     let mut task = TestTask { unknown: 2, refused, created, ..begun };
-    task.step(Event::Written(Outcome::Accepted), now);
+    task = task.step(Event::Written(Outcome::Accepted), now);
     let TestTask { unknown, refused, created, .. } = &task;
     assert_eq!((*unknown, refused, created.as_deref()), (0, &None, Some("lb-1")));
 }
@@ -233,9 +224,7 @@ fn failure_is_reported_only_while_the_write_is_repeated() {
     let now = start();
     let unknown = || {
         let events = [decided(Decision::Write(vec!["change"]), now), failed(Fault::OutcomeUnknown)];
-        let mut task = after(events, now);
-        task.step(Event::Elapsed(now), now);
-        task
+        after(events, now).step(Event::Elapsed(now), now)
     };
     let late = now + POLL * 60;
     let steps = |steps: &[&'static str]| decided(Decision::Write(steps.to_vec()), now);
@@ -247,13 +236,10 @@ fn failure_is_reported_only_while_the_write_is_repeated() {
         ("no proof", look, true),
         ("an outdated observation", Event::Outdated, true),
     ] {
-        let mut task = unknown();
-        task.step(event, late);
+        let task = unknown().step(event, late);
         assert_eq!(task.failure().is_some(), kept, "{name}");
     }
-    let mut task = unknown();
-    task.step(steps(&["change"]), late);
-    task.step(Event::Written(Outcome::Accepted), late);
+    let task = unknown().step(steps(&["change"]), late).step(Event::Written(Outcome::Accepted), late);
     assert_eq!(task.failure(), None);
 }
 
@@ -262,8 +248,8 @@ fn repeated_write_waits_only_until_reads_show_it() {
     let now = start();
     let mut task = changed(now);
     let later = now + task.cloud.consistency_horizon;
-    task.step(Event::Elapsed(later), later);
-    task.step(decided(Decision::Write(vec!["change"]), later), later);
+    task = task.step(Event::Elapsed(later), later);
+    task = task.step(decided(Decision::Write(vec!["change"]), later), later);
     assert!(matches!(task.state, State::Writing(_)), "{task:?}");
 }
 
@@ -271,8 +257,8 @@ fn repeated_write_waits_only_until_reads_show_it() {
 fn each_write_restarts_the_time_limit() {
     let now = start();
     let mut task = TestTask { started: now - STUCK - POLL, ..changed(now) };
-    task.step(Event::Elapsed(now), now);
-    task.step(decided(Decision::Wait("busy".to_owned()), now), now);
+    task = task.step(Event::Elapsed(now), now);
+    task = task.step(decided(Decision::Wait("busy".to_owned()), now), now);
     assert!(matches!(task.state, State::Waiting { .. }), "{task:?}");
 }
 
@@ -280,7 +266,7 @@ fn each_write_restarts_the_time_limit() {
 fn newer_order_polls_again_with_the_first_delay() {
     let now = start();
     let mut task = TestTask { delay: POLL * 8, ..waiting(now) };
-    task.step(Event::Replaced, now);
+    task = task.step(Event::Replaced, now);
     assert_eq!(task.delay, POLL);
     assert!(matches!(task.state, State::Observing { polls: true, .. }), "{task:?}");
 }
@@ -303,8 +289,9 @@ fn absence_is_proven_sooner_after_a_deletion() {
         let vendor_ids = vendor_ids.iter().map(ToString::to_string).collect();
         let decision = Decision::Remove(vec!["remove"]);
         let mut task = task(now);
-        task.step(Event::Observed(Observation { decision, proof: now, fresh: false, vendor_ids }), later);
-        task.step(Event::Written(Outcome::Accepted), later);
+        task =
+            task.step(Event::Observed(Observation { decision, proof: now, fresh: false, vendor_ids }), later);
+        task = task.step(Event::Written(Outcome::Accepted), later);
         task
     };
     let mut task = deleted(&["lb-1"]);
@@ -442,7 +429,7 @@ proptest! {
             }
             let event = possible(&task, choice, now);
             let (before, known) = (task.state.clone(), event.clone());
-            task.step(event, now);
+            task = task.step(event, now);
             log.check(&before, &known, &task, now);
         }
     }
