@@ -3,12 +3,10 @@
 mod describe;
 mod left_over;
 mod memories;
+mod observe;
 mod rehearse;
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Mutex, time::Duration};
 
 use controller_core::{
     Again, Clock,
@@ -21,7 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
-use self::{left_over::Sweep, memories::Memories};
+use self::{left_over::Sweep, memories::Memories, observe::Purpose};
 use crate::{
     error::Error,
     events,
@@ -30,15 +28,11 @@ use crate::{
     mirror::Mirrors,
     plan::{
         Action, Fact, Plan,
-        validated::Validated,
         left_over::Orphans,
-        members::Present,
         memory::{Memory, NextPass, Write},
         readiness::{self, Readiness},
         report::{Report, Reporting, report},
-        service::{Service, ServiceId},
-        stale_id::without,
-        targets::Targets,
+        service::ServiceId,
         verdict::{InSync, Shared, Verdict},
         waiting::{Blocked, Waiting},
     },
@@ -69,15 +63,6 @@ pub(crate) struct Reconciler {
     sweep: Mutex<Sweep>,
     /// Observe and plan, but change nothing.
     dry_run: bool,
-}
-
-/// Purpose of one observation of a Service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Purpose {
-    /// The plan will be executed. From then on, changes of the selected nodes requeue the Service.
-    Execute,
-    /// The observation only reports what the plan would do, and changes no state.
-    Rehearse,
 }
 
 impl Reconciler {
@@ -226,32 +211,6 @@ impl Reconciler {
         if !plan.refusals.is_empty() {
             self.report(&job.service.id, job.memory, &Error::Refused(plan.refusals.clone()));
         }
-    }
-
-    /// Observes one Service. Cost: no calls.
-    fn observe<'a>(&'a self, service: Service, memory: &'a mut Memory, purpose: Purpose) -> Job<'a> {
-        let seen = self.mirrors.balancers(&service.id.uid);
-        let ignored = memory.settings.ignored_id.clone();
-        let service = without(memory.pacing.overlay(service), ignored.as_deref(), seen.as_deref());
-        let now = self.started.elapsed();
-        let defaults = &self.mirrors.reading.defaults;
-        memory.observe(&service, seen.as_deref(), now);
-        let features = self.mirrors.features();
-        memory.settings.widen(&service, features.as_deref());
-        let targets_of = |validated: &Validated| match purpose {
-            Purpose::Execute => self.mirrors.targets_of(&service.id, validated.selector()),
-            Purpose::Rehearse => self.mirrors.targets(validated.selector()),
-        };
-        let validated = Validated::of(&service, memory, defaults, features.as_deref(), now);
-        let (selector, mut targets) = (validated.selector().cloned(), targets_of(&validated));
-        let (nodes, accepted) = (targets.0.len(), memory.settings.accepted.as_ref());
-        let present = Present { nodes, accepted, seen: seen.as_deref() };
-        let validated = validated.bounded(&service, defaults, &present);
-        if validated.selector() != selector.as_ref() {
-            targets = targets_of(&validated);
-        }
-        let (targets, targets_since): (Arc<Targets>, Instant) = targets;
-        Job { service, memory, validated, targets, targets_since, defaults, features, seen, now }
     }
 
     /// Executes the actions of a plan that are due.

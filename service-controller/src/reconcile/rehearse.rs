@@ -8,7 +8,7 @@ use controller_core::explain::{
     rehearse::{BoxStream, StreamExt as _, steps, stream},
 };
 
-use super::{Purpose, ROUNDS, Reconciler};
+use super::{ROUNDS, Reconciler, observe::Purpose};
 use crate::{
     error::Error,
     execute::Job,

@@ -1,0 +1,56 @@
+//! Observes a Service in the caches: the inputs of its plan.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::Reconciler;
+use crate::{
+    execute::Job,
+    plan::{
+        judged::Judged, members::Present, memory::Memory, service::Service, stale_id::without,
+        targets::Targets,
+    },
+};
+
+/// Purpose of one observation of a Service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// The plan will be executed. From then on, changes of the selected nodes requeue the Service.
+    Execute,
+    /// The observation only reports what the plan would do, and changes no state.
+    Rehearse,
+}
+
+impl Reconciler {
+    /// Observes one Service. Cost: no calls.
+    pub(super) fn observe<'a>(
+        &'a self,
+        service: Service,
+        memory: &'a mut Memory,
+        purpose: Purpose,
+    ) -> Job<'a> {
+        let seen = self.mirrors.balancers(&service.id.uid);
+        let ignored = memory.settings.ignored_id.clone();
+        let service = without(memory.pacing.overlay(service), ignored.as_deref(), seen.as_deref());
+        let now = self.started.elapsed();
+        let defaults = &self.mirrors.reading.defaults;
+        memory.observe(&service, seen.as_deref(), now);
+        let features = self.mirrors.features();
+        memory.settings.widen(&service, features.as_deref());
+        let targets_of = |judged: &Judged| match purpose {
+            Purpose::Execute => self.mirrors.targets_of(&service.id, judged.selector()),
+            Purpose::Rehearse => self.mirrors.targets(judged.selector()),
+        };
+        let judged = Judged::of(&service, memory, defaults, features.as_deref(), now);
+        let (selector, mut targets) = (judged.selector().cloned(), targets_of(&judged));
+        let (nodes, accepted) = (targets.0.len(), memory.settings.accepted.as_ref());
+        let present = Present { nodes, accepted, seen: seen.as_deref() };
+        let judged = judged.bounded(&service, defaults, &present);
+        if judged.selector() != selector.as_ref() {
+            targets = targets_of(&judged);
+        }
+        let (targets, targets_since): (Arc<Targets>, Instant) = targets;
+        Job { service, memory, judged, targets, targets_since, defaults, features, seen, now }
+    }
+}
