@@ -15,8 +15,9 @@ use crate::{
     plan::{
         Fact, Operation, Refusal,
         as_it_is::port,
+        conditions::Readiness,
         memory::Topic,
-        readiness::{Readiness, camel},
+        readiness::camel,
         refused::Refused,
         report::{Failure, Reporting},
         service::ServiceId,

@@ -28,9 +28,10 @@ use crate::{
     mirror::Mirrors,
     plan::{
         Action, Fact, Plan,
+        conditions::Readiness,
         left_over::Orphans,
         memory::{Memory, NextPass, Write},
-        readiness::{self, Readiness},
+        readiness,
         report::{Report, Reporting, report},
         service::ServiceId,
         verdict::{InSync, Shared, Verdict},

@@ -13,9 +13,9 @@ use super::{Executor, Job, patch};
 use crate::{
     error::Error,
     plan::{
-        conditions::Conditions,
+        conditions::{Conditions, Readiness},
         memory::{Event, NextPass, Write},
-        readiness::{self, Readiness},
+        readiness,
         service::{Class, Ingress, Service, manager},
     },
 };

@@ -1,4 +1,4 @@
-//! Conditions in a Service's status: whether its load balancer is ready, and whether some of its ports fail.
+//! What a reconcile finds out, and the conditions in a Service's status: whether its load balancer is ready, and whether some of its ports fail.
 
 use controller_core::events::gist;
 use jiff::Timestamp;
@@ -29,6 +29,22 @@ pub(crate) struct Conditions {
     pub(crate) ports: Option<Condition>,
     /// This controller wrote the conditions, according to `metadata.managedFields`.
     pub(crate) are_ours: bool,
+}
+
+/// What a reconcile found out about the load balancer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Readiness {
+    Ready,
+    /// The adapter is working on a load balancer that does not serve as requested yet.
+    Pending,
+    /// The load balancer waits, is refused or fails: reason in CamelCase, and the text of the Event.
+    Failing(String, String),
+}
+
+impl Readiness {
+    pub(crate) fn failing(reason: impl Into<String>, text: &str) -> Self {
+        Self::Failing(reason.into(), text.to_owned())
+    }
 }
 
 impl Conditions {

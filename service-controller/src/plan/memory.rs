@@ -22,8 +22,8 @@ use self::{
 use super::{
     Action, Ask, Fact,
     cloud::Balancer,
+    conditions::Readiness,
     features::Features,
-    readiness::Readiness,
     service::{Family, Service},
     spec::Shape,
     wanted::Wanted,

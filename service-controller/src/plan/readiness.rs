@@ -6,7 +6,7 @@
 use controller_core::events::{NOTE_MAX, bounded};
 
 use super::{
-    conditions::{Condition, Conditions},
+    conditions::{Condition, Conditions, Readiness},
     features::Features,
     validated::Validated,
     memory::Memory,
@@ -28,22 +28,6 @@ const PASSING: [&str; 8] = [
     "ResourceGone",
     "OwnedByOther",
 ];
-
-/// What a reconcile found out about the load balancer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Readiness {
-    Ready,
-    /// The adapter is working on a load balancer that does not serve as requested yet.
-    Pending,
-    /// The load balancer waits, is refused or fails: reason in CamelCase, and the text of the Event.
-    Failing(String, String),
-}
-
-impl Readiness {
-    pub(crate) fn failing(reason: impl Into<String>, text: &str) -> Self {
-        Self::Failing(reason.into(), text.to_owned())
-    }
-}
 
 /// Whether the load balancer serves with the settings that the Service requests.
 pub(crate) fn is_ready(service: &Service, memory: &Memory, validated: &Validated) -> bool {

@@ -6,8 +6,8 @@ use controller_core::Again;
 
 use super::{
     Fact,
+    conditions::Readiness,
     memory::{Memory, Topic},
-    readiness::Readiness,
 };
 
 /// Delay before the next reconcile while the adapter is away for a short time.

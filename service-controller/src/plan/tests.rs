@@ -12,9 +12,9 @@ use insta::assert_snapshot;
 use self::model::{World, service};
 use super::*;
 use crate::plan::cloud::EnsureResult;
+use crate::plan::conditions::Readiness;
 use crate::plan::features::{Features, name};
 use crate::plan::memory::Event;
-use crate::plan::readiness::Readiness;
 use crate::plan::service::{Classes, Kind};
 use crate::plan::verdict::{InSync, Shared};
 

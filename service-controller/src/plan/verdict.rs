@@ -2,9 +2,10 @@
 
 use super::{
     Action, Plan, Wait,
+    conditions::Readiness,
     validated::Validated,
     memory::{Event, Memory},
-    readiness::{Readiness, is_ready},
+    readiness::is_ready,
     service::Service,
 };
 

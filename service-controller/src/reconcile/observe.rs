@@ -8,7 +8,7 @@ use super::Reconciler;
 use crate::{
     execute::Job,
     plan::{
-        judged::Judged, members::Present, memory::Memory, service::Service, stale_id::without,
+        validated::Validated, members::Present, memory::Memory, service::Service, stale_id::without,
         targets::Targets,
     },
 };
@@ -38,19 +38,19 @@ impl Reconciler {
         memory.observe(&service, seen.as_deref(), now);
         let features = self.mirrors.features();
         memory.settings.widen(&service, features.as_deref());
-        let targets_of = |judged: &Judged| match purpose {
-            Purpose::Execute => self.mirrors.targets_of(&service.id, judged.selector()),
-            Purpose::Rehearse => self.mirrors.targets(judged.selector()),
+        let targets_of = |validated: &Validated| match purpose {
+            Purpose::Execute => self.mirrors.targets_of(&service.id, validated.selector()),
+            Purpose::Rehearse => self.mirrors.targets(validated.selector()),
         };
-        let judged = Judged::of(&service, memory, defaults, features.as_deref(), now);
-        let (selector, mut targets) = (judged.selector().cloned(), targets_of(&judged));
+        let validated = Validated::of(&service, memory, defaults, features.as_deref(), now);
+        let (selector, mut targets) = (validated.selector().cloned(), targets_of(&validated));
         let (nodes, accepted) = (targets.0.len(), memory.settings.accepted.as_ref());
         let present = Present { nodes, accepted, seen: seen.as_deref() };
-        let judged = judged.bounded(&service, defaults, &present);
-        if judged.selector() != selector.as_ref() {
-            targets = targets_of(&judged);
+        let validated = validated.bounded(&service, defaults, &present);
+        if validated.selector() != selector.as_ref() {
+            targets = targets_of(&validated);
         }
         let (targets, targets_since): (Arc<Targets>, Instant) = targets;
-        Job { service, memory, judged, targets, targets_since, defaults, features, seen, now }
+        Job { service, memory, validated, targets, targets_since, defaults, features, seen, now }
     }
 }
