@@ -1,7 +1,8 @@
 //! Builders and stateful fakes of both sides, for tests of the controllers.
 //!
 //! The fakes store objects, count calls and can return an error for the next call. No test asserts an order of calls. Both fakes use memory
-//! instead of sockets: on paused time, a runtime that waits for a socket would jump to the next timer.
+//! instead of sockets: on paused time, a runtime that waits for a socket would jump to the next timer. For tests on real time, the fake API
+//! server also has ports.
 
 mod cloud;
 mod fake_shards;
@@ -17,7 +18,7 @@ pub use self::{
     cloud::FakeCloud,
     fake_shards::FakeShards,
     instance::{InstanceBuilder, instance},
-    kube::{FakeKube, Fault, Verb, Write},
+    kube::{FakeKube, Fault, KubePort, Verb, Write},
     node::{NodeBuilder, node},
     service::{ServiceBuilder, service},
 };

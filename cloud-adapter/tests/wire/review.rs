@@ -1,9 +1,6 @@
-//! Tests with a fake API server that reviews tokens and publishes keys.
+//! Tests with a fake API server that reviews tokens and publishes keys. Reviews and keys are not objects, so they are routes of this test.
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use axum::{
     Json, Router,
@@ -17,9 +14,9 @@ use cloud_adapter::{
     testing::{AUDIENCE, ISSUER, TokenKey, claims, jwks},
 };
 use cloud_api_proto::Reason;
+use controller_core::testing::{FakeKube, KubePort};
 use serde_json::{Value, json};
-use tempfile::TempDir;
-use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
+use tokio::{sync::Semaphore, task::JoinSet};
 
 use crate::bench::{Bench, Setting, until};
 
@@ -45,18 +42,14 @@ struct Cluster {
     answers: Shared,
     /// Each review holds a permit while it is answered.
     turn: Arc<Semaphore>,
-    kubeconfig: std::path::PathBuf,
-    _dir: TempDir,
-    _serving: JoinSet<()>,
+    port: KubePort,
 }
 
 impl Cluster {
     async fn start() -> Self {
-        // The kube client requires a crypto provider; the process installs one at its start.
-        let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default().is_ok();
         let answers = Shared::default();
         let turn = Arc::new(Semaphore::new(HANDS as usize));
-        let router = Router::new()
+        let routes = Router::new()
             .route("/.well-known/openid-configuration", get(discovery))
             .route("/openid/v1/jwks", get(keys))
             .with_state(Arc::clone(&answers))
@@ -64,18 +57,12 @@ impl Cluster {
                 "/apis/authentication.k8s.io/v1/tokenreviews",
                 post(review).with_state((Arc::clone(&answers), Arc::clone(&turn))),
             );
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("bound");
-        let mut serving = JoinSet::new();
-        serving.spawn(async move { axum::serve(listener, router).await.expect("serves") });
-        let dir = tempfile::tempdir().expect("a folder");
-        let kubeconfig = dir.path().join("kubeconfig");
-        std::fs::write(&kubeconfig, kubeconfig_for(address)).expect("a written file");
-        Self { answers, turn, kubeconfig, _dir: dir, _serving: serving }
+        let port = FakeKube::new().listen_with(routes).await.expect("a port");
+        Self { answers, turn, port }
     }
 
     fn api(&self) -> ApiServer {
-        ApiServer::new(Some(self.kubeconfig.clone()))
+        ApiServer::new(Some(self.port.kubeconfig.path().to_path_buf()))
     }
 
     fn set(&self, change: impl FnOnce(&mut ApiServerState)) {
@@ -85,18 +72,6 @@ impl Cluster {
     fn reviews(&self) -> usize {
         self.answers.lock().expect("whole").reviews.len()
     }
-}
-
-fn kubeconfig_for(address: SocketAddr) -> String {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "a",
-        "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }],
-        "clusters": [{ "name": "a", "cluster": { "server": format!("http://{address}") } }],
-        "users": [{ "name": "a", "user": { "token": "own" } }],
-    })
-    .to_string()
 }
 
 async fn discovery(State(answers): State<Shared>) -> axum::response::Response {

@@ -8,6 +8,7 @@
 mod faults;
 mod managed;
 mod patch;
+mod port;
 mod request;
 mod store;
 
@@ -29,7 +30,10 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tower::{BoxError, Layer as _, Service};
 
-pub use self::faults::{Fault, Verb};
+pub use self::{
+    faults::{Fault, Verb},
+    port::KubePort,
+};
 use self::{
     faults::{Faults, Hooks, What},
     request::Target,
@@ -263,9 +267,12 @@ impl FakeKube {
         self.0.changed.send_replace(());
     }
 
-    async fn serve(&self, request: Request<Body>) -> Result<HttpResponse, BoxError> {
+    async fn serve<B>(&self, request: Request<B>) -> Result<HttpResponse, BoxError>
+    where
+        B: http_body::Body<Error: Into<BoxError>>,
+    {
         let (parts, body) = request.into_parts();
-        let body = body.collect().await?.to_bytes();
+        let body = body.collect().await.map_err(Into::into)?.to_bytes();
         if self.state().away {
             return Err("connection refused".into());
         }

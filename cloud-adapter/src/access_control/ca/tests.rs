@@ -1,85 +1,50 @@
-use std::{
-    sync::{Arc, Mutex},
-    time::UNIX_EPOCH,
-};
+use std::{collections::BTreeMap, time::UNIX_EPOCH};
 
-use axum::{
-    Json, Router,
-    extract::State,
-    http::StatusCode,
-    response::{IntoResponse as _, Response},
-    routing::get,
+use controller_core::{
+    mirror::ObjectName,
+    testing::{FakeKube, KubePort},
 };
-use serde_json::{Value, json};
+use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use tempfile::TempDir;
-use tokio::{net::TcpListener, task::JoinSet};
 
 use super::*;
 use crate::auth::{ServerIdentity, Tls, TlsFiles};
 
-type Shared = Arc<Mutex<Value>>;
+type Data = Option<BTreeMap<String, ByteString>>;
 
 /// An API server with one Secret.
 struct Cluster {
-    secret: Shared,
+    kube: FakeKube,
+    port: KubePort,
     dir: TempDir,
-    _serving: JoinSet<()>,
 }
 
 impl Cluster {
-    async fn with(data: Value) -> Self {
-        // The kube client requires a crypto provider; the process installs one at its start.
-        let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default().is_ok();
-        let metadata = json!({ "name": "ca", "namespace": "a", "resourceVersion": "1" });
-        let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data });
-        let secret = Arc::new(Mutex::new(secret));
-        let router = Router::new().route("/api/v1/namespaces/a/secrets/ca", get(read).patch(write));
-        let router = router.with_state(Arc::clone(&secret));
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("bound");
-        let mut serving = JoinSet::new();
-        serving.spawn(async move { axum::serve(listener, router).await.expect("serves") });
-        let dir = tempfile::tempdir().expect("a folder");
-        let kubeconfig = json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "a",
-            "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }],
-            "clusters": [{ "name": "a", "cluster": { "server": format!("http://{address}") } }],
-            "users": [{ "name": "a", "user": { "token": "own" } }],
-        });
-        fs::write(dir.path().join("kubeconfig"), kubeconfig.to_string()).expect("a written file");
-        Self { secret, dir, _serving: serving }
+    async fn with(data: Data) -> Self {
+        let ObjectName { namespace, name } = name();
+        let metadata = ObjectMeta { name: Some(name), namespace, ..ObjectMeta::default() };
+        let kube = FakeKube::new();
+        kube.put::<Secret>(Secret { metadata, data, ..Secret::default() });
+        let port = kube.listen().await.expect("a port");
+        Self { kube, port, dir: tempfile::tempdir().expect("a folder") }
     }
 
     /// A replica with files of its own.
     fn replica(&self, name: &str) -> CaSecret {
         let dir = self.dir.path().join(name);
         fs::create_dir_all(&dir).expect("a created folder");
-        let api = ApiServer::new(Some(self.dir.path().join("kubeconfig")));
+        let api = ApiServer::new(Some(self.port.kubeconfig.path().to_path_buf()));
         let secret = "a/ca".parse().expect("a name");
         CaSecret::new(api, secret, dir.join("ca.crt"), dir.join("ca.key"))
     }
 
-    fn data(&self) -> Value {
-        self.secret.lock().expect("whole")["data"].clone()
+    fn data(&self) -> Data {
+        self.kube.get::<Secret>(&name()).expect("the Secret").data
     }
 }
 
-async fn read(State(secret): State<Shared>) -> Json<Value> {
-    Json(secret.lock().expect("whole").clone())
-}
-
-/// Merges the data if the resource version is the current one.
-async fn write(State(secret): State<Shared>, Json(patch): Json<Value>) -> Response {
-    let mut secret = secret.lock().expect("whole");
-    if patch["metadata"]["resourceVersion"] != secret["metadata"]["resourceVersion"] {
-        let status = json!({ "kind": "Status", "status": "Failure", "code": 409, "reason": "Conflict", "message": "changed" });
-        return (StatusCode::CONFLICT, Json(status)).into_response();
-    }
-    secret["data"] = patch["data"].clone();
-    secret["metadata"]["resourceVersion"] = json!("2");
-    Json(secret.clone()).into_response()
+fn name() -> ObjectName {
+    ObjectName::namespaced("a", "ca")
 }
 
 fn files(replica: &CaSecret) -> (String, String) {
@@ -93,7 +58,7 @@ fn now() -> SystemTime {
 
 #[tokio::test]
 async fn empty_secret_gets_a_ca_that_all_replicas_use() {
-    let cluster = Cluster::with(Value::Null).await;
+    let cluster = Cluster::with(None).await;
     let (one, two) = (cluster.replica("one"), cluster.replica("two"));
     let (first, second) = tokio::join!(one.prepare(now()), two.prepare(now()));
     assert!(first.is_ok() || second.is_ok(), "{first:?}, {second:?}");
@@ -114,18 +79,18 @@ async fn empty_secret_gets_a_ca_that_all_replicas_use() {
 
 #[tokio::test]
 async fn a_replaced_ca_is_written_to_the_files() {
-    let cluster = Cluster::with(Value::Null).await;
+    let cluster = Cluster::with(None).await;
     let replica = cluster.replica("one");
     replica.prepare(now()).await.expect("empty");
     let old = files(&replica);
-    cluster.secret.lock().expect("whole")["data"] = Value::Null;
+    cluster.kube.change::<Secret>(&name(), |secret| secret.data = None);
     replica.prepare(now()).await.expect("empty again");
     assert_ne!(files(&replica), old);
 }
 
 #[tokio::test]
 async fn half_a_ca_is_an_error_that_changes_nothing() {
-    let half = json!({ "ca.crt": "YQ==" });
+    let half = Some(BTreeMap::from([("ca.crt".to_owned(), ByteString(b"a".to_vec()))]));
     let cluster = Cluster::with(half.clone()).await;
     let error = cluster.replica("one").prepare(now()).await.expect_err("the key is missing");
     assert!(error.to_string().contains("Secret a/ca has no ca.key"), "{error}");

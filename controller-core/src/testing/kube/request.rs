@@ -20,6 +20,8 @@ pub(super) struct Target {
     pub(super) bookmarks: bool,
     /// For a listing or a watch: the name of the only object that is requested.
     pub(super) only: Option<String>,
+    /// For a listing or a watch: the labels that the requested objects have.
+    pub(super) labels: Vec<(String, String)>,
     /// The resource version that a watch resumes from.
     pub(super) resource_version: u64,
     /// Maximum number of objects on a page of a listing. `None`: all.
@@ -56,9 +58,11 @@ impl Target {
                 .find(|(name, _)| *name == key)
                 .map(|(_, value)| value)
         };
-        // The only selector that the controllers use: for a single object.
+        // The only selectors that the controllers use: for a single object, and for equal labels.
         let selector = query("fieldSelector").map(decoded);
         let only = selector.and_then(|selector| selector.strip_prefix("metadata.name=").map(str::to_owned));
+        let labels = query("labelSelector").map(decoded).unwrap_or_default();
+        let labels = labels.split(',').filter_map(|label| label.split_once('='));
         let content_type =
             parts.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         Self {
@@ -71,6 +75,7 @@ impl Target {
             watch: query("watch").is_some_and(|value| value != "false"),
             bookmarks: query("allowWatchBookmarks") == Some("true"),
             only,
+            labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
             resource_version: query("resourceVersion")
                 .and_then(|value| value.parse().ok())
                 .unwrap_or_default(),

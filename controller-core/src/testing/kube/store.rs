@@ -22,10 +22,13 @@ pub(super) struct Key {
 
 impl Key {
     /// Whether a listing or a watch includes the object.
-    fn is_in(&self, target: &Target) -> bool {
+    fn is_in(&self, target: &Target, object: &Value) -> bool {
         let here = target.namespace.is_none() || self.namespace == target.namespace;
         let meant = target.only.as_ref().is_none_or(|name| *name == self.name);
-        self.collection == target.collection && here && meant
+        let labels = object.pointer("/metadata/labels");
+        let has =
+            |(key, value): &(String, String)| labels.and_then(|it| it.get(key)?.as_str()) == Some(value);
+        self.collection == target.collection && here && meant && target.labels.iter().all(has)
     }
 }
 
@@ -103,7 +106,8 @@ impl Store {
     /// Returns the first event after a version, as a line of a watch.
     pub(super) fn event_after(&self, after: u64, target: &Target) -> Option<(u64, Value)> {
         let mut events = (after + 1..).zip(self.log.iter().skip(usize::try_from(after).ok()?));
-        let (version, happened) = events.find(|(_, happened)| happened.key.is_in(target))?;
+        let (version, happened) =
+            events.find(|(_, happened)| happened.key.is_in(target, &happened.object))?;
         Some((version, json!({ "type": happened.type_, "object": happened.object })))
     }
 
@@ -147,13 +151,12 @@ impl Store {
 
     /// Returns a page of a listing. Each page shows the current objects.
     fn list(&self, target: &Target) -> (StatusCode, Value) {
-        let here =
-            |key: &Key| key.is_in(target) && target.continues.as_ref().is_none_or(|last| key.token() > *last);
+        let later = |key: &Key| target.continues.as_ref().is_none_or(|last| key.token() > *last);
         let limit = target.limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
         let mut found: Vec<(String, &Value)> = self
             .objects
             .iter()
-            .filter(|(key, _)| here(key))
+            .filter(|(key, object)| key.is_in(target, object) && later(key))
             .map(|(key, value)| (key.token(), value))
             .collect();
         found.sort_by(|(a, _), (b, _)| a.cmp(b));

@@ -20,7 +20,7 @@ async fn leader_without_renewal_stops_before_the_next_begins() {
     let load = Load::start(&[&leader, &next]);
     load.answers(30).await;
 
-    leader.way.cut(true);
+    leader.api.cut(true);
     let cut = Instant::now();
     until("the end of the term", async || !leader.is_serving().await).await;
     let took = cut.elapsed();
@@ -38,7 +38,7 @@ async fn leader_without_renewal_stops_before_the_next_begins() {
         leader.process.log()
     );
 
-    leader.way.cut(false);
+    leader.api.cut(false);
     until("the former leader is a standby", async || {
         leader.process.log().contains("This replica is a standby")
     })

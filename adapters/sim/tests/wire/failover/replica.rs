@@ -5,6 +5,7 @@ use std::io::Write as _;
 use cloud_api_proto::v1alpha1::{
     SnapshotStatus, WatchStatusRequest, WatchStatusResponse, adapter_service_client::AdapterServiceClient,
 };
+use controller_core::testing::{FakeKube, KubePort};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
@@ -14,7 +15,7 @@ use tonic_health::pb::{
 };
 
 use crate::{
-    failover::api_server::{ApiServer, Way},
+    failover::api_server,
     support::{PROGRAM, Program, TIMEOUT, cloud::TestCloud, context, until},
 };
 
@@ -27,14 +28,14 @@ pub(crate) struct Replica {
     pub(crate) process: Program,
     pub(crate) address: String,
     pub(crate) channel: Channel,
-    pub(crate) way: Way,
+    pub(crate) api: KubePort,
     _config: NamedTempFile,
 }
 
 impl Replica {
-    pub(crate) async fn start(cloud: &str, api: &ApiServer) -> Self {
+    pub(crate) async fn start(cloud: &str, api: &FakeKube) -> Self {
         let address = test_support::ports::loopback().expect("a free port").to_string();
-        let way = api.way().await;
+        let port = api.listen().await.expect("a port");
         let mut config = NamedTempFile::new().expect("a file");
         let others = "{rate: 1000, burst: 1000}";
         write!(
@@ -44,16 +45,16 @@ impl Replica {
         )
         .expect("a written file");
         let [kubeconfig, file] =
-            [&way.kubeconfig, &config].map(|file| file.path().to_str().expect("a plain path"));
+            [&port.kubeconfig, &config].map(|file| file.path().to_str().expect("a plain path"));
         let cloud = ["--endpoint", cloud, "--replicas", "active-standby"];
         let ports = ["--grpc-address", &address, "--advertise-address", &address];
         let files = ["--kubeconfig", kubeconfig, "--config", file];
         let process = Program::start_at(PROGRAM, [cloud, ports, files].concat()).await;
-        Self { channel: process.channel.clone(), process, address, way, _config: config }
+        Self { channel: process.channel.clone(), process, address, api: port, _config: config }
     }
 
     /// Starts another replica, and waits until its process serves.
-    pub(crate) async fn standby(cloud: &str, api: &ApiServer) -> Self {
+    pub(crate) async fn standby(cloud: &str, api: &FakeKube) -> Self {
         let replica = Self::start(cloud, api).await;
         until("the process", async || replica.health("").await == Some(ServingStatus::Serving)).await;
         replica
@@ -92,8 +93,8 @@ impl Replica {
 }
 
 /// A cloud with this number of instances, an API server, and a replica that leads.
-pub(crate) async fn leading(machines: u64) -> (TestCloud, ApiServer, Replica) {
-    let (cloud, api) = (TestCloud::start(json!({})).await, ApiServer::start());
+pub(crate) async fn leading(machines: u64) -> (TestCloud, FakeKube, Replica) {
+    let (cloud, api) = (TestCloud::start(json!({})).await, api_server::start());
     cloud.machines(machines).await;
     let leader = Replica::start(&cloud.url, &api).await;
     leader.serves().await;

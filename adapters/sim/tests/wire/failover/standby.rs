@@ -11,8 +11,8 @@ use cloud_api_proto::{
 use tonic_health::pb::health_check_response::ServingStatus;
 
 use crate::{
-    failover::load::request,
     failover::replica::{Replica, leading},
+    failover::{api_server, load::request},
     support::{context, until, wanted::CLUSTER},
 };
 
@@ -27,7 +27,7 @@ async fn standby_is_ready_and_refuses_requests() {
         error.message.contains(&first.address)
     })
     .await;
-    assert!(api.holder().expect("held").ends_with(&format!("@{}", first.address)));
+    assert!(api_server::holder(&api).expect("held").ends_with(&format!("@{}", first.address)));
     assert_eq!(second.health("").await, Some(ServingStatus::Serving));
     let services = second.health("cloudadapter.v1alpha1.LoadBalancerService").await;
     assert_eq!(services, Some(ServingStatus::NotServing));
