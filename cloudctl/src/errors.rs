@@ -2,7 +2,7 @@
 
 use std::{error::Error, iter::successors, time::Duration};
 
-use cloud_lease::without_secrets;
+use cloud_lease::{causes, without_secrets};
 
 use crate::http;
 
@@ -11,26 +11,16 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Formats an error with all its causes in one line, without repetitions and secrets.
 pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
-    if let Some(words) = causes(error).find_map(without_secrets) {
-        return words;
-    }
-    let text = causes(error).skip(1).fold(error.to_string(), |text, cause| {
-        let said = cause.to_string();
-        if text.contains(&said) { text } else { format!("{text}: {said}") }
-    });
-    in_time(&text).split_whitespace().collect::<Vec<_>>().join(" ")
+    in_time(&causes(error)).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the root cause, because the outer errors only wrap it.
 pub(crate) fn root(error: &(dyn Error + 'static)) -> String {
-    if let Some(words) = causes(error).find_map(without_secrets) {
+    let all = || successors(Some(error), |error| (*error).source());
+    if let Some(words) = all().find_map(without_secrets) {
         return words;
     }
-    http::plain(in_time(&causes(error).last().unwrap_or(error).to_string()))
-}
-
-fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    successors(Some(error), |error| (*error).source())
+    http::plain(in_time(&all().last().unwrap_or(error).to_string()))
 }
 
 /// Replaces the text of an expired deadline by a text that names the time limit.

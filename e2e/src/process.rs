@@ -15,13 +15,12 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+pub(crate) use e2e_tools::tail;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::eventually::eventually;
 
-/// The number of log lines in an error message.
-const TAIL_LINES: usize = 15;
 /// Time limit for the end of a killed process. A process usually ends within milliseconds, but the host may be busy.
 const KILLED_WITHIN: Duration = Duration::from_secs(10);
 
@@ -131,15 +130,6 @@ impl Drop for Process {
         self.child.kill().ok();
         self.child.wait().ok();
     }
-}
-
-/// The name of a log file and its last lines, for error messages.
-pub(crate) fn tail(log: &Path) -> String {
-    let bytes = fs::read(log).unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<_> = text.lines().collect();
-    let last = lines.get(lines.len().saturating_sub(TAIL_LINES)..).unwrap_or_default();
-    format!("the end of {}:\n  {}", log.display(), last.join("\n  "))
 }
 
 /// Looks for an executable in `PATH`.

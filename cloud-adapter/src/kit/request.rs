@@ -80,6 +80,25 @@ pub fn unsupported(field: &str, text: &str) -> VendorError {
     refused(Fault::Unsupported, field, text)
 }
 
+/// Converts a port number of the contract.
+pub fn port_number(field: &str, number: u32) -> Result<u16, VendorError> {
+    let port = u16::try_from(number).ok().filter(|port| *port > 0);
+    port.ok_or_else(|| invalid(field, format!("invalid port {number}: use 1 to 65535")))
+}
+
+/// Converts a duration of the contract for vendors that count whole seconds. Rounds up, because 0 often means "never".
+pub fn whole_seconds(
+    field: &str,
+    duration: Option<prost_types::Duration>,
+) -> Result<Option<u32>, VendorError> {
+    let Some(duration) = duration else { return Ok(None) };
+    let whole = duration.seconds.saturating_add((duration.nanos > 0).into());
+    match u32::try_from(whole) {
+        Ok(whole) if whole > 0 => Ok(Some(whole)),
+        Ok(_) | Err(_) => Err(invalid(field, "must be more than 0 and at most 136 years")),
+    }
+}
+
 fn refused(fault: Fault, field: &str, text: &str) -> VendorError {
     VendorError::new(fault, format!("{field}: {text}")).in_field(field)
 }
@@ -92,6 +111,22 @@ mod tests {
     fn words_are_percent_encoded_for_paths() {
         assert_eq!(encode("lb-0001"), "lb-0001");
         assert_eq!(encode("../i 1?ä"), "..%2Fi%201%3F%C3%A4");
+    }
+
+    #[test]
+    fn ports_and_durations_are_checked() {
+        assert_eq!(port_number("port", 65_535), Ok(65_535));
+        for number in [0, 65_536] {
+            let error = port_number("port", number).expect_err("out of range");
+            assert_eq!(error.message, format!("port: invalid port {number}: use 1 to 65535"));
+        }
+        let of = |seconds, nanos| whole_seconds("timeout", Some(prost_types::Duration { seconds, nanos }));
+        assert_eq!(whole_seconds("timeout", None), Ok(None));
+        assert_eq!((of(1, 0), of(0, 1), of(1, 1)), (Ok(Some(1)), Ok(Some(1)), Ok(Some(2))));
+        for seconds in [-1, 0, i64::from(u32::MAX) + 1] {
+            let error = of(seconds, 0).expect_err("out of range");
+            assert_eq!(error.fields, ["timeout"], "{seconds}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::{
     plan::{Change, Verdict},
 };
 use crate::{
-    driver::{Driver, Fault, Outcome, RouteChanges, VendorError},
+    driver::{Driver, Outcome, RouteChanges, VendorError},
     vendor::Session,
 };
 
@@ -58,7 +58,7 @@ impl<D: Driver> Applier<D> {
                 }
                 Ok(Outcome::Accepted | Outcome::Created(_)) => outcomes.extend(vec![Ok(None); per_step]),
                 Err(error) => {
-                    *halt = halt.take().or_else(|| halts(&error));
+                    *halt = halt.take().or_else(|| error.recurs().then(|| error.clone().unsent()));
                     outcomes.extend(vec![Err(AdapterError::from(error)); per_step]);
                 }
             }
@@ -84,28 +84,6 @@ impl<D: Driver> Applier<D> {
             }
         }
         unseen
-    }
-}
-
-/// The error for the remaining changes, if the next call would fail for the same reason. `None`: the next call may succeed.
-fn halts(error: &VendorError) -> Option<VendorError> {
-    match error.fault {
-        Fault::Budget
-        | Fault::QueueFull
-        | Fault::NotLeader
-        | Fault::Throttled
-        | Fault::Auth
-        | Fault::Forbidden
-        | Fault::Unavailable => Some(error.clone()),
-        // The remaining changes were not sent.
-        Fault::OutcomeUnknown => Some(VendorError { fault: Fault::Unavailable, ..error.clone() }),
-        Fault::Quota
-        | Fault::NotFound
-        | Fault::Busy
-        | Fault::Immutable
-        | Fault::Invalid
-        | Fault::Unsupported
-        | Fault::Nonsense => None,
     }
 }
 

@@ -91,6 +91,35 @@ impl VendorError {
         self
     }
 
+    /// Whether the next call would fail for the same reason.
+    #[must_use]
+    pub const fn recurs(&self) -> bool {
+        match self.fault {
+            Fault::Budget
+            | Fault::QueueFull
+            | Fault::NotLeader
+            | Fault::Throttled
+            | Fault::Auth
+            | Fault::Forbidden
+            | Fault::Unavailable
+            | Fault::OutcomeUnknown => true,
+            Fault::Quota
+            | Fault::NotFound
+            | Fault::Busy
+            | Fault::Immutable
+            | Fault::Invalid
+            | Fault::Unsupported
+            | Fault::Nonsense => false,
+        }
+    }
+
+    /// Converts the error for a change that was not sent because of it, so that the outcome of this change is known.
+    #[must_use]
+    pub fn unsent(self) -> Self {
+        let fault = if self.fault == Fault::OutcomeUnknown { Fault::Unavailable } else { self.fault };
+        Self { fault, ..self }
+    }
+
     /// One sentence with the failed step and the cause.
     pub(crate) fn of(&self, step: &impl fmt::Display) -> String {
         if matches!(self.fault, Fault::Budget | Fault::QueueFull | Fault::NotLeader) {

@@ -34,6 +34,7 @@ pub mod pages;
 mod progress;
 mod prometheus;
 mod recipe;
+mod tail;
 mod tool;
 mod version;
 
@@ -42,5 +43,6 @@ pub use error::Error;
 pub use locate::{Found, Origin, Tools, find};
 pub use progress::{Progress, Quiet, Terminal};
 pub use prometheus::Prometheus;
+pub use tail::tail;
 pub use tool::Tool;
 pub use version::Version;

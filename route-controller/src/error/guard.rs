@@ -178,8 +178,7 @@ impl Guard {
         let (again, new) = self.split(removals);
         match self.deleted.ask(now, n_ours, new.len()) {
             Verdict::Go | Verdict::Later { .. } => {
-                self.let_go.extend(new.iter().map(|removal| removal.vendor_id.clone()));
-                new.iter().for_each(|_| self.deleted.went(now));
+                admit(&mut self.let_go, &mut self.deleted, &new, now);
                 [again, new].concat()
             }
             Verdict::Tripped { allowance } => {
@@ -215,8 +214,7 @@ impl Guard {
                 return again;
             }
         }
-        self.let_go.extend(new.iter().map(|removal| removal.vendor_id.clone()));
-        new.iter().for_each(|_| self.missing.went(now));
+        admit(&mut self.let_go, &mut self.missing, &new, now);
         [again, new].concat()
     }
 
@@ -242,6 +240,12 @@ impl Guard {
         self.let_go.retain(|id| ids.contains(id.as_str()));
         self.successors.retain(|id, _| ids.contains(id.as_str()));
     }
+}
+
+/// Records that these removals are allowed, and counts them as due now.
+fn admit(let_go: &mut BTreeSet<String>, brake: &mut Brake, removals: &[Removal], now: Instant) {
+    let_go.extend(removals.iter().map(|removal| removal.vendor_id.clone()));
+    removals.iter().for_each(|_| brake.went(now));
 }
 
 impl Judgement {

@@ -56,7 +56,7 @@ impl<E: SpanExporter> SpanExporter for LoggingExporter<E> {
     }
 }
 
-/// An error with its causes.
+/// An error with its causes. The function of this name in `cloud-lease` also hides the secrets of kube, on which this crate does not depend.
 fn causes(error: &(dyn Error + 'static)) -> String {
     let all = iter::successors(Some(error), |error| (*error).source());
     all.map(ToString::to_string).collect::<Vec<_>>().join(": ")

@@ -183,6 +183,8 @@ impl Keys {
 }
 
 /// Returns the most similar known key, if it is similar enough. Short keys are skipped, because all of them are similar.
+///
+/// `telemetry::nearest` is less strict: clouds.yaml also has keys of other tools, such as `image_endpoint_override`, which are no mistakes.
 fn nearest(key: &str) -> Option<&'static str> {
     let known = AUTH.iter().chain(&CLOUD).filter(|known| known.len() >= TYPOS * 3);
     let distance = |known: &&&str| strsim::osa_distance(key, known);

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use cloud_adapter::{
     driver::{DesiredLoadBalancer, VendorError},
-    kit::{invalid, unsupported},
+    kit::{invalid, port_number, unsupported, whole_seconds},
 };
 use cloud_api_proto::v1alpha1::{
     self as contract, Protocol,
@@ -167,9 +167,9 @@ impl<'a> Ports<'a> {
         if listener.target_kind() == listener::TargetKind::NodeDirect {
             return Err(unsupported("target_kind", "this cloud reaches pods through node ports only"));
         }
-        let port = Port { transport, number: port("port", listener.port)? };
+        let port = Port { transport, number: port_number("port", listener.port)? };
         let missing = || invalid("node_port", "is missing: this cloud reaches pods through node ports");
-        let node_port = self::port("node_port", listener.node_port.ok_or_else(missing)?)?;
+        let node_port = port_number("node_port", listener.node_port.ok_or_else(missing)?)?;
         let protocol = self.listener_protocol(transport, listener)?;
         let (monitor, probed) = self.probe(port)?;
         let pool = WantedPool {
@@ -284,7 +284,9 @@ impl<'a> Ports<'a> {
         let Some(affinity) = self.affinity else { return Ok(None) };
         let persistence_timeout = match transport {
             Transport::Tcp => None,
-            Transport::Udp | Transport::Sctp => seconds("spec.session_affinity.timeout", affinity.timeout)?,
+            Transport::Udp | Transport::Sctp => {
+                whole_seconds("spec.session_affinity.timeout", affinity.timeout)?
+            }
         };
         Ok(Some(NewPersistence { kind: "SOURCE_IP", persistence_timeout }))
     }
@@ -362,21 +364,6 @@ fn timeout(field: &str, asked: Option<prost_types::Duration>) -> Result<Option<u
     let Some(asked) = asked else { return Ok(None) };
     let read = Duration::try_from(asked).ok().filter(|one| !one.is_zero()).and_then(within_max);
     read.map(Some).ok_or_else(|| invalid(field, "must be more than 0 and at most 24 days"))
-}
-
-fn port(field: &str, number: u32) -> Result<u16, VendorError> {
-    let port = u16::try_from(number).ok().filter(|port| *port > 0);
-    port.ok_or_else(|| invalid(field, format!("invalid port {number}: use 1 to 65535")))
-}
-
-/// Converts a duration to seconds. Rounds up, because Octavia counts whole seconds, and 0 would mean "never".
-fn seconds(field: &str, duration: Option<prost_types::Duration>) -> Result<Option<u32>, VendorError> {
-    let Some(duration) = duration else { return Ok(None) };
-    let whole = duration.seconds.saturating_add((duration.nanos > 0).into());
-    match u32::try_from(whole) {
-        Ok(whole) if whole > 0 => Ok(Some(whole)),
-        Ok(_) | Err(_) => Err(invalid(field, "must be more than 0 and at most 136 years")),
-    }
 }
 
 fn within(at: usize, mut error: VendorError) -> VendorError {

@@ -74,7 +74,7 @@ impl OpenStackDriver {
         let removed = self.remove(session, can, &going).await;
         let coming: Vec<ExtraRoute> =
             add.iter().filter(|route| ready(route).is_ok()).copied().cloned().collect();
-        let halt = removed.as_ref().err().filter(|error| stands(error)).cloned().map(unsent);
+        let halt = removed.as_ref().err().filter(|error| error.recurs()).cloned().map(VendorError::unsent);
         let mut created = self.lay(session, can, &coming, halt).await.into_iter();
         let unpaired = match &removed {
             Ok(Some(left)) if can.pairs => {
@@ -153,7 +153,7 @@ impl OpenStackDriver {
         for change in plan::missing_pairs(add, table) {
             match self.client.replace_pairs(session, change.port, &change.pairs).await {
                 Ok(()) => (),
-                Err(error) if stands(&error) => return Err(unsent(error)),
+                Err(error) if error.recurs() => return Err(error.unsent()),
                 // The absence of a port does not mean that a route is absent.
                 Err(error) if error.fault == Fault::NotFound => {
                     failed.insert(change.port.id.clone(), VendorError { fault: Fault::Busy, ..error });
@@ -256,8 +256,8 @@ impl OpenStackDriver {
                     } else {
                         error
                     };
-                    if halt.is_none() && (stands(&error) || error.fault == Fault::Quota) {
-                        halt = Some(unsent(error.clone()));
+                    if halt.is_none() && (error.recurs() || error.fault == Fault::Quota) {
+                        halt = Some(error.clone().unsent());
                     }
                     results.extend(vec![Err(error); part.len()]);
                 }
@@ -336,27 +336,6 @@ fn divides(error: &VendorError) -> bool {
     error.fault == Fault::Quota || error.code.as_deref() == Some("InvalidRoutes")
 }
 
-/// Whether the next call would fail with the same error.
-fn stands(error: &VendorError) -> bool {
-    match error.fault {
-        Fault::Budget
-        | Fault::QueueFull
-        | Fault::NotLeader
-        | Fault::Throttled
-        | Fault::Auth
-        | Fault::Forbidden
-        | Fault::Unavailable
-        | Fault::OutcomeUnknown => true,
-        Fault::Quota
-        | Fault::NotFound
-        | Fault::Busy
-        | Fault::Immutable
-        | Fault::Invalid
-        | Fault::Unsupported
-        | Fault::Nonsense => false,
-    }
-}
-
 /// Returns the error that a server may still send from the CIDR of a removed route.
 fn still_sends(error: VendorError) -> VendorError {
     let message = format!(
@@ -364,10 +343,4 @@ fn still_sends(error: VendorError) -> VendorError {
         error.message
     );
     VendorError { message, ..error }
-}
-
-/// Converts the error for a route that was not sent, so that its outcome is known.
-fn unsent(error: VendorError) -> VendorError {
-    let fault = if error.fault == Fault::OutcomeUnknown { Fault::Unavailable } else { error.fault };
-    VendorError { fault, ..error }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use cloud_adapter::{
     driver::{DesiredLoadBalancer, Location, VendorError},
-    kit::{self, Region, invalid, unsupported},
+    kit::{self, Region, invalid, port_number, unsupported, whole_seconds},
 };
 use cloud_api_proto::v1alpha1::{
     self as contract, Backend, Protocol, health_check, listener, load_balancer_spec, session_affinity,
@@ -135,7 +135,7 @@ impl<'a> Pools<'a> {
         if listener.target_kind() == listener::TargetKind::NodeDirect {
             return Err(unsupported("target_kind", "this cloud reaches pods through node ports only"));
         }
-        let port = Port { protocol, number: port("port", listener.port)? };
+        let port = Port { protocol, number: port_number("port", listener.port)? };
         let node_port = port_of_node(listener)?;
         let pool = WantedPool {
             protocol: proxied(listener, plain)?,
@@ -144,7 +144,7 @@ impl<'a> Pools<'a> {
             monitor: self.monitor(protocol)?,
             members: self.members(node_port),
         };
-        let idle_timeout = seconds("idle_timeout", listener.idle_timeout)?.unwrap_or(IDLE_TIMEOUT);
+        let idle_timeout = whole_seconds("idle_timeout", listener.idle_timeout)?.unwrap_or(IDLE_TIMEOUT);
         let traffic = traffic(listener)?;
         Ok((port, WantedPort { idle_timeout, allowed: self.allowed.clone(), traffic, pool }))
     }
@@ -163,8 +163,8 @@ impl<'a> Pools<'a> {
             return Ok(None);
         }
         let field = |name: &str| format!("spec.health_check.{name}");
-        let interval = seconds(&field("interval"), check.interval)?;
-        let timeout = seconds(&field("timeout"), check.timeout)?;
+        let interval = whole_seconds(&field("interval"), check.interval)?;
+        let timeout = whole_seconds(&field("timeout"), check.timeout)?;
         // Unset fields get values that match the fields that are set.
         let interval = interval.unwrap_or_else(|| timeout.unwrap_or_default().max(MONITOR_INTERVAL));
         let timeout = timeout.unwrap_or(MONITOR_TIMEOUT.min(interval));
@@ -181,7 +181,7 @@ impl<'a> Pools<'a> {
                 (true, false) => MonitorProtocol::Http,
                 (true, true) => MonitorProtocol::Https,
             },
-            port: check.port.map(|number| port(&field("port"), number)).transpose()?,
+            port: check.port.map(|number| port_number(&field("port"), number)).transpose()?,
             path: http.then(|| check.path.clone()),
             interval,
             timeout,
@@ -238,7 +238,7 @@ fn traffic(listener: &contract::Listener) -> Result<Traffic, VendorError> {
         application,
         certificates: listener.tls_refs.clone(),
         connection_limit: listener.connection_limit,
-        connect_timeout: seconds("connect_timeout", listener.connect_timeout)?,
+        connect_timeout: whole_seconds("connect_timeout", listener.connect_timeout)?,
         app_protocol: said(&listener.app_protocol),
     })
 }
@@ -285,7 +285,7 @@ fn persistence(spec: &contract::LoadBalancerSpec) -> Result<Option<Persistence>,
     match affinity.kind() {
         session_affinity::Kind::Unspecified | session_affinity::Kind::None => Ok(None),
         session_affinity::Kind::ClientIp => {
-            let timeout = seconds("spec.session_affinity.timeout", affinity.timeout)?;
+            let timeout = whole_seconds("spec.session_affinity.timeout", affinity.timeout)?;
             Ok(Some(Persistence { kind: PersistenceKind::SourceIp, timeout }))
         }
     }
@@ -332,22 +332,7 @@ fn proxied(listener: &contract::Listener, plain: PoolProtocol) -> Result<PoolPro
 
 fn port_of_node(listener: &contract::Listener) -> Result<u16, VendorError> {
     let missing = || invalid("node_port", "is missing: this cloud reaches pods through node ports");
-    port("node_port", listener.node_port.ok_or_else(missing)?)
-}
-
-fn port(field: &str, number: u32) -> Result<u16, VendorError> {
-    let port = u16::try_from(number).ok().filter(|port| *port > 0);
-    port.ok_or_else(|| invalid(field, format!("invalid port {number}: use 1 to 65535")))
-}
-
-/// Rounds up: the vendor uses whole seconds, and 0 would mean "never".
-fn seconds(field: &str, duration: Option<prost_types::Duration>) -> Result<Option<u32>, VendorError> {
-    let Some(duration) = duration else { return Ok(None) };
-    let whole = duration.seconds.saturating_add((duration.nanos > 0).into());
-    match u32::try_from(whole) {
-        Ok(whole) if whole > 0 => Ok(Some(whole)),
-        Ok(_) | Err(_) => Err(invalid(field, "must be more than 0 and at most 136 years")),
-    }
+    port_number("node_port", listener.node_port.ok_or_else(missing)?)
 }
 
 fn threshold(field: &str, asked: Option<u32>, default: u32) -> Result<u32, VendorError> {

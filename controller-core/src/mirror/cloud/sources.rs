@@ -34,6 +34,22 @@ pub trait Source: Send + Sync + 'static {
     fn event(&self, response: Self::Response) -> Option<Event<Self::Item>>;
 }
 
+/// Decodes a message of one of the three watches, whose types differ in name only. The field is the key of the items.
+macro_rules! decoded {
+    ($response:ident, $module:ident, $key:ident) => {
+        $response.event.map(|event| match event {
+            $module::Event::Reset(reset) => Event::Reset(reset.scope),
+            $module::Event::Items(chunk) => {
+                Event::Items(chunk.items.into_iter().map(|item| (item.$key.clone(), item)).collect())
+            }
+            $module::Event::Synced(synced) => Event::Synced(synced),
+            $module::Event::Upsert(item) => Event::Upsert(item.$key.clone(), item),
+            $module::Event::Gone(gone) => Event::Gone(gone.$key),
+            $module::Event::Bookmark(bookmark) => Event::Bookmark(bookmark),
+        })
+    };
+}
+
 /// The instances, keyed by provider ID.
 #[derive(Clone, Copy, Debug)]
 pub struct Instances;
@@ -54,16 +70,7 @@ impl Source for Instances {
     }
 
     fn event(&self, response: Self::Response) -> Option<Event<Instance>> {
-        use watch_instances_response::Event as Wire;
-        let keyed = |item: Instance| (item.provider_id.clone(), item);
-        Some(match response.event? {
-            Wire::Reset(reset) => Event::Reset(reset.scope),
-            Wire::Items(chunk) => Event::Items(chunk.items.into_iter().map(keyed).collect()),
-            Wire::Synced(synced) => Event::Synced(synced),
-            Wire::Upsert(item) => Event::Upsert(item.provider_id.clone(), item),
-            Wire::Gone(gone) => Event::Gone(gone.provider_id),
-            Wire::Bookmark(bookmark) => Event::Bookmark(bookmark),
-        })
+        decoded!(response, watch_instances_response, provider_id)
     }
 }
 
@@ -87,16 +94,7 @@ impl Source for LoadBalancers {
     }
 
     fn event(&self, response: Self::Response) -> Option<Event<LoadBalancer>> {
-        use watch_load_balancers_response::Event as Wire;
-        let keyed = |item: LoadBalancer| (item.vendor_id.clone(), item);
-        Some(match response.event? {
-            Wire::Reset(reset) => Event::Reset(reset.scope),
-            Wire::Items(chunk) => Event::Items(chunk.items.into_iter().map(keyed).collect()),
-            Wire::Synced(synced) => Event::Synced(synced),
-            Wire::Upsert(item) => Event::Upsert(item.vendor_id.clone(), item),
-            Wire::Gone(gone) => Event::Gone(gone.vendor_id),
-            Wire::Bookmark(bookmark) => Event::Bookmark(bookmark),
-        })
+        decoded!(response, watch_load_balancers_response, vendor_id)
     }
 }
 
@@ -124,15 +122,6 @@ impl Source for Routes {
     }
 
     fn event(&self, response: Self::Response) -> Option<Event<Route>> {
-        use watch_routes_response::Event as Wire;
-        let keyed = |item: Route| (item.vendor_id.clone(), item);
-        Some(match response.event? {
-            Wire::Reset(reset) => Event::Reset(reset.scope),
-            Wire::Items(chunk) => Event::Items(chunk.items.into_iter().map(keyed).collect()),
-            Wire::Synced(synced) => Event::Synced(synced),
-            Wire::Upsert(item) => Event::Upsert(item.vendor_id.clone(), item),
-            Wire::Gone(gone) => Event::Gone(gone.vendor_id),
-            Wire::Bookmark(bookmark) => Event::Bookmark(bookmark),
-        })
+        decoded!(response, watch_routes_response, vendor_id)
     }
 }

@@ -10,9 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::layout::{Layout, NetworkNamespace};
 use crate::cluster::wait::{Seen, wait};
-
-/// The number of log lines in an error message.
-const TAIL_LINES: usize = 15;
+use crate::tail::tail;
 
 /// The server to start, and the place where it runs.
 #[derive(Debug)]
@@ -136,15 +134,6 @@ pub(crate) async fn kill_all(what: &str, list: impl Fn() -> Vec<i32>) -> anyhow:
         if left.is_empty() { Seen::Yes(()) } else { Seen::NotYet(format!("processes {left:?}")) }
     })
     .await
-}
-
-/// The name of a log file and its last lines, for error messages.
-pub(crate) fn tail(log: &Path) -> String {
-    let bytes = fs::read(log).unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<_> = text.lines().collect();
-    let last = lines.get(lines.len().saturating_sub(TAIL_LINES)..).unwrap_or_default();
-    format!("the end of {}:\n  {}", log.display(), last.join("\n  "))
 }
 
 fn kill(id: i32) {

@@ -1,9 +1,11 @@
 //! Health checks of members. Pure functions.
 
-use cloud_adapter::{driver::VendorError, kit::invalid};
+use cloud_adapter::{
+    driver::VendorError,
+    kit::{invalid, port_number, whole_seconds},
+};
 use cloud_api_proto::v1alpha1::{HealthCheck, health_check::Kind};
 
-use super::{port as checked_port, seconds};
 use crate::{
     api::requests::{MonitorSettings, NewMonitor},
     port::{Port, Transport},
@@ -24,7 +26,7 @@ pub(super) fn port(check: &HealthCheck) -> Result<Option<u16>, VendorError> {
     if check.kind() == Kind::None {
         return Ok(None);
     }
-    check.port.map(|number| checked_port("spec.health_check.port", number)).transpose()
+    check.port.map(|number| port_number("spec.health_check.port", number)).transpose()
 }
 
 /// Returns the health monitor of a port's pool. A separate health check port is probed by TCP, whatever the protocol of the member.
@@ -38,8 +40,8 @@ pub(super) fn monitor(check: &HealthCheck, of: Port) -> Result<Option<NewMonitor
         (Kind::Unspecified | Kind::Tcp, None, Transport::Sctp) => "SCTP",
     };
     let field = |name: &str| format!("spec.health_check.{name}");
-    let interval = seconds(&field("interval"), check.interval)?;
-    let timeout = seconds(&field("timeout"), check.timeout)?;
+    let interval = whole_seconds(&field("interval"), check.interval)?;
+    let timeout = whole_seconds(&field("timeout"), check.timeout)?;
     // The defaults depend on the values that are set.
     let delay = interval.unwrap_or_else(|| timeout.unwrap_or_default().max(INTERVAL));
     let timeout = timeout.unwrap_or(TIMEOUT.min(delay));
