@@ -15,7 +15,7 @@ use crate::{
 const EXAMPLES: &str = "Examples:
   List the checks:
     adapter-conformance --list
-  Only the calls of the contract, on an adapter on this machine:
+  Only the calls of the contract, on an adapter on this host:
     adapter-conformance --endpoint http://127.0.0.1:8443 --tier T1
   All checks, with the proxy, commands and lanes of a parameter file:
     adapter-conformance --params params.yaml --junit report.xml

@@ -18,7 +18,7 @@ const SHORTEST_APART: Duration = Duration::from_secs(1);
 /// Printed at the end of the help. No line is longer than 76 characters: clap wraps longer lines on a terminal, and a copied command would
 /// fail.
 const EXAMPLE: &str = "\
-Example, outside of a cluster, with an adapter on this machine:
+Example, outside of a cluster, with an adapter on this host:
   node-controller --kubeconfig admin.conf \\
     --adapter-endpoint http://127.0.0.1:8443 \\
     --cluster-id \"$(kubectl get namespace kube-system \\

@@ -17,7 +17,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// Printed at the end of the help. No line is longer than 76 characters: clap wraps longer lines on a terminal, and a copied command would
 /// fail.
 const EXAMPLE: &str = "\
-Example, outside of a cluster, with an adapter on this machine:
+Example, outside of a cluster, with an adapter on this host:
   route-controller --kubeconfig admin.conf \\
     --adapter-endpoint http://127.0.0.1:8443 \\
     --cluster-cidr 10.244.0.0/16 \\

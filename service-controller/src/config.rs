@@ -23,7 +23,7 @@ const MOST_MEMBERS: usize = 1_000_000_000;
 
 /// End of the help. Lines have at most 76 characters: clap wraps longer ones on a terminal, which breaks commands when they are copied.
 const EXAMPLE: &str = "\
-Example, outside of a cluster, with an adapter on this machine:
+Example, outside of a cluster, with an adapter on this host:
   service-controller --kubeconfig admin.conf \\
     --adapter-endpoint http://127.0.0.1:8443 \\
     --cluster-id \"$(kubectl get namespace kube-system \\

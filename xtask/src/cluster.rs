@@ -1,4 +1,4 @@
-//! `cargo xtask cluster`: a complete Kubernetes cluster on this machine, with nodes that run pods.
+//! `cargo xtask cluster`: a complete Kubernetes cluster on this host, with nodes that run pods.
 
 use std::env;
 use std::io::{self, Write};
@@ -21,8 +21,8 @@ use crate::step::say;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    about = "Starts, stops and uses a Kubernetes cluster on this machine",
-    long_about = "Starts, stops and uses a Kubernetes cluster on this machine: a control plane and \
+    about = "Starts, stops and uses a Kubernetes cluster on this host",
+    long_about = "Starts, stops and uses a Kubernetes cluster on this host: a control plane and \
     one to three nodes that run pods, in separate network namespaces, as root. The kubelets run with \
     --cloud-provider=external, so the nodes keep the taint \
     node.cloudprovider.kubernetes.io/uninitialized until a controller removes it. The cluster has no \

@@ -38,7 +38,7 @@ use crate::step::say;
                   Progress goes to standard error, the table of images to standard output.",
     after_help = concat!(
         "Examples:\n  \
-         cargo xtask images                                     build all images for this machine's architecture\n  \
+         cargo xtask images                                     build all images for this host's architecture\n  \
          cargo xtask images --only node-controller              build one image\n  \
          cargo xtask images --registry registry.example         use the chart's image.registry in the names\n  \
          ctr -n k8s.io images import dist/images/simcloud.tar  load an image into containerd, for the kubelet\n  \
@@ -58,7 +58,7 @@ pub(crate) struct Args {
     /// Build only this image; may be given several times
     #[arg(long, value_name = "IMAGE", value_delimiter = ',', value_parser = PossibleValuesParser::new(IMAGES.map(|image| image.name)), help_heading = "Build")]
     only: Vec<String>,
-    /// Architectures to build; those that cannot be built here are skipped with a note [default: this machine's]
+    /// Architectures to build; those that cannot be built here are skipped with a note [default: this host's]
     #[arg(long, value_name = "ARCH", value_delimiter = ',', value_enum, help_heading = "Build")]
     arch: Vec<Arch>,
     /// Package the existing programs FOLDER/ARCH/IMAGE, for example from other computers, instead of building them

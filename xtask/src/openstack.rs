@@ -1,4 +1,4 @@
-//! `cargo xtask openstack`: a real OpenStack control plane on this machine, run by the scripts of `e2e/openstack`.
+//! `cargo xtask openstack`: a real OpenStack control plane on this host, run by the scripts of `e2e/openstack`.
 
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -13,8 +13,8 @@ use crate::step::{NamedCommand, Outcome};
 
 #[derive(Debug, clap::Args)]
 #[command(
-    about = "Starts, stops and shows a real OpenStack on this machine",
-    long_about = "Starts, stops and shows a real OpenStack on this machine: Keystone, Nova, Neutron, Octavia, Placement and \
+    about = "Starts, stops and shows a real OpenStack on this host",
+    long_about = "Starts, stops and shows a real OpenStack on this host: Keystone, Nova, Neutron, Octavia, Placement and \
                   Glance with MariaDB and RabbitMQ, on loopback ports, with simulated instances and load balancers. \
                   e2e/openstack/README.md describes it.",
     after_help = "Examples:\n  \

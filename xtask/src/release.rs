@@ -95,7 +95,7 @@ struct BuildArgs {
     /// Prefix of the images' names, the same as the chart's image.registry
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     registry: String,
-    /// Architectures of images and programs [default: amd64,arm64; with --draft this machine's]
+    /// Architectures of images and programs [default: amd64,arm64; with --draft this host's]
     #[arg(long, value_name = "ARCH", value_delimiter = ',', value_enum)]
     arch: Vec<Arch>,
     /// Parent folder of the release's folder; replaces an older folder of the same name

@@ -21,7 +21,7 @@ async fn an_adapter_without_a_health_service_is_called() {
 }
 
 #[tokio::test]
-async fn a_socket_of_this_machine_is_called() {
+async fn a_socket_of_this_host_is_called() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("adapter.sock");
     let _replica = Replica::at_socket("a", &path).await;

@@ -7,7 +7,7 @@ pub(crate) const GOOD: &str = "none";
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/broken.table");
 /// The comment at the beginning of the file.
 const HEAD: &str = "# A fault of adapter-sim (--break), and the checks that it fails; - means none, with the reason in the comment.
-# A check with a question mark may fail or pass, depending on the speed of the machine.
+# A check with a question mark may fail or pass, depending on the speed of the host.
 # Each test run executes the checks before the bar and some quick ones; exactly those before the bar must fail.
 # The checks after the bar fail, too: UPDATE_BROKEN_TABLE executes all of the first two tiers, and of the third those before the bar.
 ";

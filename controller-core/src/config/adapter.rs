@@ -20,7 +20,7 @@ pub struct AdapterArgs {
     ///   static:///HOST:PORT,HOST:PORT
     ///       these replicas
     ///   unix:/PATH
-    ///       a socket of this machine
+    ///       a socket of this host
     ///
     /// With several replicas, calls go to the replica that reports that it serves (grpc.health.v1); calls wait for such a replica for up to
     /// 15 s.

@@ -19,7 +19,7 @@ const HEAD: &str = "\
 This page shows what the controllers and the adapter use on a large cluster.
 
 - The simulated cloud counts vendor calls, the audit log of the API server counts writes (without Leases), and the kernel measures memory and CPU time.
-- etcd, kube-apiserver, the cloud, the four processes and the benchmark share one machine. Each answer of the cloud takes 50 ms. The adapter may send
+- etcd, kube-apiserver, the cloud, the four processes and the benchmark share one host. Each answer of the cloud takes 50 ms. The adapter may send
   20 calls/s to each API family (its default).
 - There are no kubelets. The benchmark reports the status of each node every 5 minutes, as kubelets do when nothing changes, but renews no node Leases,
   which none of the processes reads. Each node has 50 images and two pod networks, and no address before a controller writes one, as with kubelets
@@ -65,7 +65,7 @@ the controllers'. Rows in which both differ by less than a quarter are left out.
 ";
 
 const COMPARED: &str = "\
-| scenario | figure | ours | peer (ratio) | peer, 10 workers (ratio) |
+| scenario | figure | this project | peer (ratio) | peer, 10 workers (ratio) |
 | --- | --- | --- | --- | --- |
 ";
 

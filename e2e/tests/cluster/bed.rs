@@ -41,7 +41,7 @@ pub(crate) const IMAGES: [&str; 4] =
 /// The image that only `helm test` runs.
 const OF_TESTS: &str = "cloudctl";
 
-/// There is one cluster per machine, but cargo runs tests in several threads.
+/// There is one cluster per host, but cargo runs tests in several threads.
 static STAGE: Mutex<()> = Mutex::new(());
 
 /// Whether a signal ends this process: it then cleans up and starts no further scenario. A thread of its own waits for the signals from the

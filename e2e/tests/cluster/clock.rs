@@ -1,4 +1,4 @@
-//! Clocks of single containers jump. The clock of the machine is shared with others, so it is not changed.
+//! Clocks of single containers jump. The clock of the host is shared with others, so it is not changed.
 //!
 //! A time namespace does not shift the wall clock. But a program gets the time from a function that the kernel maps into each process
 //! (vDSO), and a write to that memory affects only the process' own copy. The test replaces the function there by one that asks the kernel
@@ -87,7 +87,7 @@ async fn wait_for_event_with_offset(bed: &Bed, offset: SignedDuration) -> anyhow
     let ensured = ListParams::default().fields("reason=EnsuredLoadBalancer");
     eventually(&format!("an Event is {offset:#} off"), WITHIN, || async {
         let times = events.list(&ensured).await?.items.into_iter().filter_map(|it| it.first_timestamp);
-        #[expect(clippy::disallowed_methods, reason = "the clock of the machine is the reference")]
+        #[expect(clippy::disallowed_methods, reason = "the clock of the host is the reference")]
         let now = Timestamp::now();
         let mut off: Vec<_> = times.map(|it| it.0.duration_since(now)).collect();
         off.sort();
@@ -111,7 +111,7 @@ async fn holders(bed: &Bed) -> anyhow::Result<String> {
     bed.kubectl(&["get", "leases", "--namespace", NAMESPACE, "--selector", &selector, "--output", path]).await
 }
 
-/// Sets the wall clock of the process this far from that of the machine.
+/// Sets the wall clock of the process this far from that of the host.
 fn set_clock(process: i32, offset: SignedDuration) -> anyhow::Result<()> {
     signal(process, Signal::STOP)?;
     let done = replace(process, offset);

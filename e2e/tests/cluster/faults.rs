@@ -14,7 +14,7 @@ use crate::bed::{Bed, IMAGES, NAMESPACE, WITHIN, scenario};
 use crate::processes::{component, id, of, pods, signal};
 use crate::users::Users;
 
-/// A Lease lasts 15 s, and standbys poll every 2 s. The other 23 s are for the start of a process on a machine with two cores.
+/// A Lease lasts 15 s, and standbys poll every 2 s. The other 23 s are for the start of a process on a host with two cores.
 const LONGEST_WAIT: Duration = seconds(40);
 /// Longer than all Leases and token caches, and than the 50 s after which Kubernetes considers a node unreachable.
 const MINUTE: Duration = seconds(60);

@@ -35,7 +35,7 @@ pub(crate) struct Container {
     pub(crate) pod: Pod,
     /// The name of the container, which in the chart is that of the component.
     pub(crate) name: String,
-    /// PID of its first process on the machine.
+    /// PID of its first process on the host.
     pub(crate) process: i32,
 }
 

@@ -1,4 +1,4 @@
-//! The programs of this project on the nodes, as processes of this machine.
+//! The programs of this project on the nodes, as processes of this host.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::bed::{Bed, IMAGES, NAMESPACE, RELEASE};
 /// The kernel truncates names to this length.
 const NAME_MAX: usize = 15;
 
-/// Processes in the network of a node, by image. Other tests may run processes of the same name on this machine.
+/// Processes in the network of a node, by image. Other tests may run processes of the same name on this host.
 pub(crate) fn of(node: u8) -> anyhow::Result<BTreeMap<&'static str, i32>> {
     let network = fs::metadata(NetworkNamespace::Node(Node(node)).namespace_file())
         .context("the node does not exist")?;

@@ -179,7 +179,7 @@ fn in_python(bed: &Bed) -> anyhow::Result<(Process, Value)> {
     let example = here.parent().unwrap_or(here).join("examples/python-adapter");
     let path = format!("{}:{}", example.display(), python.join("gen").display());
     let [grpc, http] = OTHER_ADAPTER.map(|port| format!("{FABRIC_ADDRESS}:{port}"));
-    // With the console of its cloud, which is reachable on this machine only.
+    // With the console of its cloud, which is reachable on this host only.
     let args = ["-m", "tests.console", "--console-address", CONSOLE, "--insecure", "--grpc-address", &grpc];
     let args = args.into_iter().chain(["--http-address", &http]);
     let launch = Launch {

@@ -85,7 +85,7 @@ async fn the_adapter_accepts_only_authenticated_controllers() {
     assert_eq!(calls.keys().collect::<Vec<_>>(), ["OK"], "{calls:?}");
 }
 
-/// Probes and metrics are open to all callers, status pages only to callers on the same machine, where a port-forward ends. The port serves
+/// Probes and metrics are open to all callers, status pages only to callers on the same host, where a port-forward ends. The port serves
 /// nothing else.
 #[tokio::test]
 async fn the_plain_port_serves_no_contract() {

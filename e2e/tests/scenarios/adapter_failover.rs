@@ -11,7 +11,7 @@ use e2e::{ADAPTER, Bed, GrpcPort, Load, Outcome, eventually};
 use serde_json::json;
 use tokio::time::Instant;
 
-/// Time limit of an unplanned change of leader, and of a planned one, which takes a second on an idle machine.
+/// Time limit of an unplanned change of leader, and of a planned one, which takes a second on an idle host.
 const FAILOVER: Duration = Duration::from_secs(12);
 const HANDOVER: Duration = Duration::from_secs(3);
 /// Controllers take the end of a watch for a change of leader if the watch lasted this long.

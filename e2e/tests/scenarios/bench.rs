@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// The name of a scenario on the command line, and its targets that hold on any machine, whatever the load.
+/// The name of a scenario on the command line, and its targets that hold on any host, whatever the load.
 const SCENARIOS: [(&str, &[&str]); 12] = [
     ("join", &["vendor calls for instances", "vendor writes except routes"]),
     ("growth", &[]),
@@ -39,7 +39,7 @@ fn a_small_benchmark_meets_its_counts_in_every_scenario() {
         .output()
         .unwrap();
 
-    // Times and memory depend on the build and on the machine.
+    // Times and memory depend on the build and on the host.
     let (printed, errors) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(matches!(output.status.code(), Some(0 | 1)), "{}: {printed}\n{errors}", output.status);

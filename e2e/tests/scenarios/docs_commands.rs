@@ -125,7 +125,7 @@ async fn commands_for_the_simulated_cloud_work() {
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
 }
 
-/// Commands that are not run, because they do not end, build something or need more than this machine has: their flags exist.
+/// Commands that are not run, because they do not end, build something or need more than this host has: their flags exist.
 #[tokio::test]
 async fn commands_that_are_not_run_have_known_flags() {
     let kubeconfig = Path::new("/dev/null");

@@ -18,7 +18,7 @@ const FLAGS: [&str; 3] = [
     "--leader-elect-renew-deadline=5s",
     "--leader-elect-retry-period=1s",
 ];
-/// A standby polls once a second, and a busy machine is slow.
+/// A standby polls once a second, and a busy host is slow.
 const MARGIN: Duration = Duration::from_secs(4);
 /// Time limit of a planned change of leader, including the calls in progress.
 const HANDOVER: Duration = Duration::from_secs(3);

@@ -85,7 +85,7 @@ async fn a_mass_deletion_is_held_and_reported() {
     for name in ["a", "b", "c"] {
         bed.cluster.cloud.delete_instance(&bed.instance(name).await.unwrap()).await.unwrap();
     }
-    // The controller is suspended, so that it sees all deletions at the same time, however slow this machine is. A single node would be
+    // The controller is suspended, so that it sees all deletions at the same time, however slow this host is. A single node would be
     // deleted.
     let client = bed.client();
     let controller = bed.cluster.pods.get("node-controller").unwrap().id().unwrap();

@@ -151,7 +151,7 @@ async fn the_peer_honours_concurrent_node_syncs() {
         .filter(|one| one.operation == Operation::FindInstances)
         .map(|one| one.at_ms)
         .collect();
-    // Calls before the first answer. On a busy machine these are not all.
+    // Calls before the first answer. On a busy host these are not all.
     let first = asked.iter().min().copied().unwrap();
     let at_once = asked.iter().filter(|at| **at < first + 500).count();
     assert!(at_once >= 5, "{asked:?}");

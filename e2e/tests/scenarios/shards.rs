@@ -23,7 +23,7 @@ const FLAGS: [&str; 4] = [
     "--leader-elect-retry-period=1s",
     "--streaming-lists",
 ];
-/// A standby polls once a second, and a busy machine is slow.
+/// A standby polls once a second, and a busy host is slow.
 const MARGIN: Duration = Duration::from_secs(5);
 /// Time limit of a planned move of shards, including the calls in progress.
 const HANDOVER: Duration = Duration::from_secs(4);

@@ -10,13 +10,13 @@ use std::net::IpAddr;
 use axum::{Router, extract::Request, http::StatusCode, middleware};
 
 /// The response to clients that may not read status pages.
-const REFUSED: &str = "status pages can only be read on this machine: use cloudctl, or kubectl \
+const REFUSED: &str = "status pages can only be read on this host: use cloudctl, or kubectl \
                        port-forward to the pod of this process, or start the process with --status-pages=all\n";
 
 /// Which clients may read the status pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Readers {
-    /// Clients on the same machine or in the same pod, including port-forwards.
+    /// Clients on the same host or in the same pod, including port-forwards.
     #[default]
     Local,
     /// All clients that reach the port.

@@ -133,7 +133,7 @@ async fn answered(endpoints: &Endpoints, caller: &str, path: &str) -> StatusCode
 }
 
 #[tokio::test]
-async fn status_pages_are_read_on_this_machine_alone() {
+async fn status_pages_are_read_on_this_host_alone() {
     let open = || Router::new().route("/healthz", get(async || "ok\n"));
     let local = Endpoints::new(open(), status(), Readers::Local);
     let all = Endpoints::new(open(), status(), Readers::All);

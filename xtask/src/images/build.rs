@@ -238,7 +238,7 @@ mod tests {
     use super::{Arch, c_flags, changes_what_is_built, old, repair, rust_flags, std_source, version};
 
     #[test]
-    fn folders_of_this_machine_are_not_in_the_program() {
+    fn folders_of_this_host_are_not_in_the_program() {
         let places =
             [(Path::new("/home/me/my src"), "/src"), (Path::new("/home/me/my src/target"), "/target")];
         assert_eq!(

@@ -18,7 +18,7 @@ pub(crate) fn check(binary: &[u8], arch: Arch) -> anyhow::Result<()> {
         Arch::Arm64 => elf::EM_AARCH64,
     };
     if machine != expected {
-        bail!("built for another machine than {arch} (ELF machine {machine}); build it for {target}");
+        bail!("built for another architecture than {arch} (ELF type {machine}); build it for {target}");
     }
     let segments = header.program_headers(endian, binary).with_context(wrong)?;
     // The program header that names a dynamic linker.
@@ -36,14 +36,14 @@ mod tests {
     use super::{Arch, check};
 
     #[test]
-    fn only_static_programs_of_the_machine_pass() {
+    fn only_static_programs_of_the_architecture_pass() {
         // A program of this system has a dynamic linker.
         let here = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let this = Arch::of_this_machine().unwrap();
         let other = if this == Arch::Amd64 { Arch::Arm64 } else { Arch::Amd64 };
         for (binary, arch, reason) in [
             (&here[..], this, "crt-static"),
-            (&here[..], other, "built for another machine"),
+            (&here[..], other, "built for another architecture"),
             (b"#!/bin/sh\n", this, "not a 64-bit Linux program"),
             (&here[..70], this, "truncated"),
         ] {

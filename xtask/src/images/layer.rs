@@ -115,7 +115,7 @@ mod tests {
         let mut turned = FILES;
         turned.reverse();
         assert_eq!(one, layer(&turned).unwrap());
-        // Equal on every machine: these digests change only with the inputs of all images.
+        // Equal on every host: these digests change only with the inputs of all images.
         assert_eq!(one.unpacked, 6);
         assert_eq!(one.blob[..10], [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 255]);
         let other = File { content: b"elf", ..FILES[0] };
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn layer_is_independent_of_this_machine() {
+    fn layer_is_independent_of_this_host() {
         let layer = layer(&FILES).unwrap();
         let mut archive = Vec::new();
         flate2::read::GzDecoder::new(layer.blob.as_slice()).read_to_end(&mut archive).unwrap();

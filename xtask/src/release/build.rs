@@ -87,7 +87,7 @@ fn incomplete(args: &BuildArgs) -> Option<String> {
     }
 }
 
-/// The architectures given with `--arch`. If none are given: for a draft this machine's, otherwise all.
+/// The architectures given with `--arch`. If none are given: for a draft this host's, otherwise all.
 fn arches(args: &BuildArgs) -> anyhow::Result<Vec<Arch>> {
     Ok(if !args.arch.is_empty() {
         args.arch.clone()

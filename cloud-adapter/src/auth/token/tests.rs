@@ -49,7 +49,11 @@ fn tokens_with_wrong_claims_are_refused() {
         ("an expiration that is not a number", changed("exp", json!("never")), TokenError::Malformed),
         ("not yet", changed("nbf", json!(now + LEEWAY + 60)), TokenError::Early),
         ("another issuer", changed("iss", json!("https://evil.example")), issuer()),
-        ("an issuer with ours as prefix", changed("iss", json!(format!("{ISSUER}.evil"))), issuer()),
+        (
+            "an issuer that begins with the expected one",
+            changed("iss", json!(format!("{ISSUER}.evil"))),
+            issuer(),
+        ),
         ("no issuer", without("iss"), TokenError::Malformed),
         ("another cluster's adapter", changed("aud", json!(["cloudadapter.c2"])), other(AUDIENCE)),
         ("the API server's", changed("aud", json!([ISSUER])), other(AUDIENCE)),

@@ -292,7 +292,7 @@ async fn state_covers_all_parts() {
 async fn leftovers_are_listed_unless_kept_or_attached() {
     for (name, change, left) in [
         ("left", json!({ "port_id": null }), 1),
-        ("taken", json!({ "port_id": "a machine's" }), 0),
+        ("taken", json!({ "port_id": "a server's" }), 0),
         (
             "kept",
             json!({ "port_id": null, "description":

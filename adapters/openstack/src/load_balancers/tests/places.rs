@@ -128,18 +128,18 @@ async fn floating_ip_is_detached_only_if_the_new_one_is_free() {
     let record = json!({ "cloudadapter.dev/cluster-id": "c-1", "cloudadapter.dev/owner-uid": "u-2", "cloudadapter.dev/service": "mail/web" });
     others["description"] = json!(record.to_string());
     let all =
-        vec![ip("free", "203.0.113.7", Value::Null), ip("used", "203.0.113.8", json!("a machine's")), others];
+        vec![ip("free", "203.0.113.7", Value::Null), ip("used", "203.0.113.8", json!("a server's")), others];
     cloud.store().lists.insert("/network/v2.0/floatingips".to_owned(), ("floatingips", all));
     let session = session(&driver);
     let detach = async |reserved: &str| {
         let for_reserved = Some((address(reserved), claim().into()));
         let step =
-            Step::DetachFloatingIp { id: "ours".to_owned(), address: address("203.0.113.5"), for_reserved };
+            Step::DetachFloatingIp { id: "kept".to_owned(), address: address("203.0.113.5"), for_reserved };
         driver.execute(&session, &step).await
     };
     for (reserved, text) in [
         ("203.0.113.9", "the project has no floating IP"),
-        ("203.0.113.8", "is in use by port a machine's"),
+        ("203.0.113.8", "is in use by port a server's"),
         ("203.0.113.10", "belongs to Service mail/web"),
     ] {
         let error = detach(reserved).await.expect_err(text);
@@ -190,7 +190,7 @@ async fn floating_ip_stays_if_the_pool_is_the_same() {
         let description = "record of the owner".to_owned();
         let pool_name = Some(pool.to_owned());
         let new = NewFloatingIp { pool: pool_name, floating_network_id: None, subnet_id: None, description };
-        let (id, address) = ("ours".to_owned(), address("203.0.113.5"));
+        let (id, address) = ("kept".to_owned(), address("203.0.113.5"));
         let network_id = network.to_owned();
         let former = Some(Former { id, address, network_id, description: "record of the former".to_owned() });
         driver.execute(&session, &Step::ReserveFloatingIp { new, former }).await.expect("done");
@@ -198,7 +198,7 @@ async fn floating_ip_stays_if_the_pool_is_the_same() {
         let sent = &store.bodies.last().expect("sent")["floatingip"];
         let call = store.requests.last().expect("sent");
         assert_eq!(sent["description"], if stays { "record of the former" } else { "record of the owner" });
-        assert_eq!(call.starts_with("PUT /network/v2.0/floatingips/ours"), stays, "{pool} {network}");
+        assert_eq!(call.starts_with("PUT /network/v2.0/floatingips/kept"), stays, "{pool} {network}");
         assert_eq!(sent["floating_network_id"].is_null(), stays, "{pool} {network}");
         assert!(sent["port_id"].is_null(), "unattached");
     }

@@ -143,7 +143,7 @@ fn impossible_request_costs_no_address() {
             let (before, _) = bench.settled(&wish);
             // The floating IP belongs to another user, and is in use.
             reserved(&mut bench, "198.51.100.8");
-            set(&mut bench.cloud.floating_ips, "reserved", &json!({ "port_id": "a machine's" }));
+            set(&mut bench.cloud.floating_ips, "reserved", &json!({ "port_id": "a server's" }));
             let ips = bench.cloud.floating_ips.clone();
             let wrong = with(wish.clone(), mistake);
             if bench.run(&wrong, 9) {
@@ -423,10 +423,10 @@ fn address_of_the_former_ccm_is_taken_over() {
         assert_eq!(bench.cloud.floating_ips.len(), left, "{:?}", bench.writes);
     }
     // A user has attached the floating IP to a server.
-    set(&mut bench.cloud.floating_ips, &id, &json!({ "port_id": "a machine's" }));
+    set(&mut bench.cloud.floating_ips, &id, &json!({ "port_id": "a server's" }));
     assert_eq!(bench.settled(&desired).1, ["create a floating IP"]);
     bench.deleted();
     assert_eq!(bench.cloud.floating_ips.len(), 1);
-    assert_eq!(bench.cloud.floating_ips[0]["port_id"], "a machine's");
+    assert_eq!(bench.cloud.floating_ips[0]["port_id"], "a server's");
     assert_ne!(bench.cloud.floating_ips[0]["port_id"], PORT);
 }
