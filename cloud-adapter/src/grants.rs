@@ -7,11 +7,24 @@
 use std::{net::IpAddr, str::FromStr};
 
 use ipnet::IpNet;
+use telemetry::hint;
 
 use crate::driver::Inheritance;
 
 /// The wildcard that matches all values and namespaces.
 const ANY: &str = "*";
+/// The kinds of grants.
+const KINDS: [&str; 9] = [
+    "adopt",
+    "adopt-and-delete",
+    "share",
+    "parameter",
+    "subnet",
+    "certificate",
+    "addresses",
+    "pool",
+    "former",
+];
 
 /// One permission: `NAMESPACE:KIND=VALUE`, the value of `--grant`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,9 +87,7 @@ impl FromStr for Grant {
             "pool" => Kind::Pool(word),
             "former" => Kind::Former(word),
             other => {
-                return Err(format!(
-                    "unknown kind {other:?}: expected adopt, adopt-and-delete, share, parameter, subnet, certificate, addresses, pool or former"
-                ));
+                return Err(format!("unknown kind '{other}'{}", hint(other, KINDS)));
             }
         };
         Ok(Self { namespace: namespace.to_owned(), kind })
@@ -277,7 +288,7 @@ mod tests {
             ("shop:adopt", "NAMESPACE:KIND=VALUE"),
             ("shop:adopt=", "adopt has no value"),
             ("Shop:adopt=x", "invalid namespace \"Shop\""),
-            ("shop:steal=x", "unknown kind \"steal\""),
+            ("shop:steal=x", "unknown kind 'steal'"),
             ("shop:addresses=192.0.2", "invalid range \"192.0.2\""),
         ] {
             let error = text.parse::<Grant>().expect_err(text);

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, str::FromStr};
 
 use clap::{Args, ValueEnum};
+use telemetry::hint;
 
 use crate::output::{Color, Format};
 
@@ -113,7 +114,7 @@ impl FromStr for PagesUrl {
         let (component, url) = text.split_once('=').ok_or("invalid value: write COMPONENT=URL")?;
         let component = Component::named(component).ok_or_else(|| {
             let known: Vec<&str> = Component::value_variants().iter().map(|it| it.name()).collect();
-            format!("unknown component '{component}', use one of: {}", known.join(", "))
+            format!("unknown component '{component}'{}", hint(component, known))
         })?;
         let form = || "invalid URL: write http://HOST:PORT".to_owned();
         let rest = url.strip_prefix("http://").ok_or_else(|| {

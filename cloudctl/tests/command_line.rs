@@ -58,7 +58,7 @@ fn wrong_usage_exits_with_2_and_names_the_fix() {
         (&["status", "--release-namespace", ""], "--release-namespace <NAME>"),
         (&["status", "--namespace", "a b"], "--namespace <NAME>"),
         (&["-n", "shop", "explain", "service", "a/mine"], "invalid namespace 'shop': the Service is a/mine"),
-        (&["explain", "pod/a"], "unknown type 'pod/a', use one of: node, service"),
+        (&["explain", "pod/a"], "unknown type 'pod/a': use one of: node, service"),
         (&["status", "-n", "ccm"], "--release-namespace is where the chart is installed"),
         (&["status", "-o", "name"], "this command prints table, wide, json, yaml"),
         (&["check", "--wait", "2"], "such as 90s"),

@@ -332,7 +332,7 @@ fn with_nearest(text: &str) -> String {
     // The following lines of the error show its position in the file.
     let known = known.lines().next().unwrap_or_default();
     match nearest(word, known.split(|letter: char| !letter.is_alphanumeric())) {
-        Some(known) => format!("{text}\ndid you mean `{known}`?"),
+        Some(known) => format!("{text}\ndid you mean '{known}'?"),
         None => text.to_owned(),
     }
 }
@@ -378,10 +378,10 @@ mod tests {
     #[test]
     fn unknown_key_gets_a_suggestion() {
         for (text, meant) in [
-            ("lnaes: []", "`lanes`"),
-            ("timings: {otage: 3s}", "`outage`"),
-            ("hooks: {createInstance: x}", "`createInstances`"),
-            ("lanes: [{endpont: x}]", "`endpoint`"),
+            ("lnaes: []", "'lanes'"),
+            ("timings: {otage: 3s}", "'outage'"),
+            ("hooks: {createInstance: x}", "'createInstances'"),
+            ("lanes: [{endpont: x}]", "'endpoint'"),
         ] {
             let fault = Params::parse(text).expect_err(text);
             assert!(fault.contains(&format!("did you mean {meant}?")), "{text}: {fault}");

@@ -73,7 +73,7 @@ impl Default for Selection {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum RunError {
-    #[error("{flag}: unknown check or family '{word}'; {hint} (see --list)")]
+    #[error("{flag}: unknown check or family '{word}'{hint} (see --list)")]
     Unknown { flag: &'static str, word: String, hint: String },
     #[error("--tier, --include and --skip select no check; run --list without them to see all checks")]
     NoCheck,

@@ -289,7 +289,7 @@ mod tests {
         let faults: Vec<&str> = error.lines().filter(|line| line.contains("--service-default")).collect();
         insta::assert_snapshot!(faults.join("\n"), @r#"
         error: invalid value 'idle-timeout=5' for '--service-default <KEY=VALUE>': "5" is not a duration from 1s to 24h: write one such as 90s, 5m or 1h
-        error: invalid value 'intrenal=true' for '--service-default <KEY=VALUE>': no such annotation, did you mean lb.cloudadapter.dev/internal?
+        error: invalid value 'intrenal=true' for '--service-default <KEY=VALUE>': unknown key, did you mean 'lb.cloudadapter.dev/internal'?
         error: invalid value 'hostname=a.example.com' for '--service-default <KEY=VALUE>': hostname applies to a single Service or port, so it cannot have a default
         error: invalid value 'size' for '--service-default <KEY=VALUE>': write it as idle-timeout=5m
         error: invalid value 'size=b' for '--service-default <KEY=VALUE>': size is set twice: set it once

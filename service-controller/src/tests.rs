@@ -255,8 +255,8 @@ async fn invalid_service_is_reported_once_without_calls() {
     assert_eq!(
         world.events(),
         [format!(
-            "Warning SyncLoadBalancerFailed web: Error syncing load balancer: annotation {misspelt}: no such \
-             annotation, did you mean lb.{DOMAIN}/internal?"
+            "Warning SyncLoadBalancerFailed web: Error syncing load balancer: annotation {misspelt}: unknown key, \
+             did you mean 'lb.{DOMAIN}/internal'?"
         )]
     );
     // The only write is the condition.
@@ -343,8 +343,8 @@ async fn failed_load_balancer_causes_an_ensure() {
 #[tokio::test(start_paused = true)]
 async fn unknown_port_protocol_is_refused_and_load_balancer_kept() {
     let reported = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: \
-                spec.ports[1].protocol: unknown protocol \"QUIC\": write TCP, UDP or SCTP, or move that port to a \
-                Service of another type";
+                spec.ports[1].protocol: unknown protocol 'QUIC': use one of: TCP, UDP, SCTP, or move that \
+                port to a Service of another type";
     let world = World::start().await;
     world.node("a");
     world.service(service("web").port(80).port_of("QUIC", 443));

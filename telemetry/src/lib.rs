@@ -4,7 +4,7 @@
 //! - [`report`] defines the contents of the status pages.
 //! - [`traces`] sends OpenTelemetry traces.
 //! - [`logging`] installs the log, and starts traces.
-//! - [`nearest()`] finds the word that a user probably meant.
+//! - [`nearest()`] finds the word that a user probably meant, and [`hint()`] puts it into an error message.
 
 pub mod http;
 pub mod logging;
@@ -12,4 +12,4 @@ mod nearest;
 pub mod report;
 pub mod traces;
 
-pub use self::nearest::{nearest, similar};
+pub use self::nearest::{hint, nearest, similar};

@@ -8,7 +8,7 @@ use tracing_subscriber::{
 };
 
 use crate::{
-    nearest,
+    hint,
     traces::{NOT_IN_THE_LOG, Traces},
 };
 
@@ -72,19 +72,20 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 /// Checks a filter: comma-separated levels and `target=level`. `example`: a valid filter, for the error message. This check is stricter than
 /// [`EnvFilter`], which reads an unknown level as a target: with `inf`, the process would log nothing except that target.
 pub fn check_filter(text: &str, example: &str) -> Result<(), String> {
-    let fix = || format!("use {}, or target=level such as {example}", LEVELS.join(", "));
-    text.split(',').try_for_each(directive).map_err(|why| format!("{why}{}", fix()))?;
-    EnvFilter::try_new(text).map(drop).map_err(|error| format!("{error}: {}", fix()))
+    let form = format!("target=level such as {example}");
+    text.split(',').try_for_each(directive).map_err(|why| format!("{why}, or {form}"))?;
+    let levels = LEVELS.join(", ");
+    EnvFilter::try_new(text).map(drop).map_err(|error| format!("{error}: use one of: {levels}, or {form}"))
 }
 
 /// Checks the level: the text after the last `=`, since fields of a span may contain `=`, too.
 fn directive(text: &str) -> Result<(), String> {
     let level = text.rsplit_once('=').map_or(text, |(_target, level)| level);
     if text.contains(char::is_whitespace) {
-        Err(format!("invalid filter '{}': write it without spaces; ", text.trim()))
+        let levels = LEVELS.join(", ");
+        Err(format!("invalid filter '{}': write it without spaces; use one of: {levels}", text.trim()))
     } else if level.is_empty() || level.parse::<LevelFilter>().is_err() {
-        let meant = nearest(level, LEVELS).map(|level| format!(", did you mean '{level}'?"));
-        Err(format!("unknown log level '{level}'{}: ", meant.unwrap_or_default()))
+        Err(format!("unknown log level '{level}'{}", hint(level, LEVELS)))
     } else {
         Ok(())
     }
@@ -115,11 +116,14 @@ mod tests {
     #[test]
     fn invalid_log_filters_are_refused_with_the_fix() {
         for (text, part) in [
-            ("inf", "unknown log level 'inf', did you mean 'info'?"),
+            (
+                "inf",
+                "unknown log level 'inf', did you mean 'info'? Use one of: off, error, warn, info, debug, trace, or",
+            ),
             ("DEBG", "did you mean 'debug'?"),
             ("warning", "did you mean 'warn'?"),
             ("node_controller", "log level 'node_controller': use off, error, warn, info, debug, trace"),
-            ("info,kube", "unknown log level 'kube': "),
+            ("info,kube", "unknown log level 'kube': use one of: off, "),
             ("kube=debg", "unknown log level 'debg', did you mean 'debug'?"),
             ("kube=", "unknown log level '': "),
             ("6", "unknown log level '6': "),

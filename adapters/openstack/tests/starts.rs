@@ -48,7 +48,7 @@ fn invalid_credentials_are_wrong_usage() {
     let text = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(2), "{text}");
     for wanted in
-        ["OS_PASWORD: unknown key: did you mean OS_PASSWORD?", "OS_PASSWORD: is missing: set a password"]
+        ["OS_PASWORD: unknown key, did you mean 'OS_PASSWORD'?", "OS_PASSWORD: is missing: set a password"]
     {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }

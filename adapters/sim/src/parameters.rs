@@ -58,7 +58,8 @@ impl Parameters {
         if let Some(key) =
             values.keys().filter(|key| ![ALGORITHM, HEALTH_CHECK_TLS].contains(&key.as_str())).min()
         {
-            return Err(invalid(key, &format!("unknown parameter: use {ALGORITHM} or {HEALTH_CHECK_TLS}")));
+            let text = format!("unknown parameter: use one of: {ALGORITHM}, {HEALTH_CHECK_TLS}");
+            return Err(invalid(key, &text));
         }
         let algorithm = match values.get(ALGORITHM) {
             None => Algorithm::default(),

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
+use telemetry::hint;
+
 use crate::auth::Role;
 
 /// A Kubernetes ServiceAccount: the identity of a caller, independent of how the caller proved it.
@@ -66,7 +68,7 @@ impl FromStr for Identity {
         let (role, account) = text.split_once('=').ok_or(EXAMPLE)?;
         let role = Role::from_word(role).ok_or_else(|| {
             let words: Vec<&str> = Role::NAMED.into_iter().map(Role::word).collect();
-            format!("unknown role {role:?}: use one of {}", words.join(", "))
+            format!("unknown role '{role}'{}", hint(role, words))
         })?;
         let account =
             account.split_once('/').and_then(|(namespace, name)| ServiceAccount::new(namespace, name));
@@ -164,8 +166,8 @@ mod tests {
             ("service-controller", "use ROLE=NAMESPACE/SERVICEACCOUNT"),
             ("service-controller=csc", "use ROLE=NAMESPACE/SERVICEACCOUNT"),
             ("service-controller=a/b/c", "use ROLE=NAMESPACE/SERVICEACCOUNT"),
-            ("anyone=a/b", "unknown role \"anyone\": use one of node-controller"),
-            ("admin=a/b", "unknown role \"admin\": use one of node-controller"),
+            ("anyone=a/b", "unknown role 'anyone': use one of: node-controller"),
+            ("admin=a/b", "unknown role 'admin': use one of: node-controller"),
         ] {
             let refused = text.parse::<Identity>().expect_err(text);
             assert!(refused.contains(wanted), "{text}: {refused}");

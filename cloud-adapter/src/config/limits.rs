@@ -1,11 +1,11 @@
 //! The section `limits`: parses the vendor call limits into the scheduler's [`cloud_budget::Config`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cloud_budget::{
     Adaptive, BreakerLimits, BucketConfig, Config, Deadlines, Mode, QueueLimits, RateLimit, Weights,
 };
-use telemetry::nearest;
+use telemetry::hint;
 
 use super::section::Section;
 use crate::{driver::VendorLimit, vendor::Family};
@@ -122,12 +122,8 @@ fn bucket(name: &str, section: &mut Section<'_>, scale: Scale) -> Option<Wanted>
     let family = name.split(':').next().unwrap_or_default();
     let families = Family::ALL.map(Family::word);
     if name != ACCOUNT && !families.contains(&family) {
-        let meant = nearest(family, families)
-            .map_or_else(|| ": use".to_owned(), |one| format!(", did you mean '{one}'? Use"));
-        let known = families.join(", ");
-        section.fault_here(format!(
-            "unknown family{meant} account, {known}, or an operation such as compute:ListInstances"
-        ));
+        let hint = hint(family, [ACCOUNT].into_iter().chain(families));
+        section.fault_here(format!("unknown family{hint}, or an operation such as compute:ListInstances"));
     }
     let parent = section.text("parent");
     let faults = section.faults();
@@ -187,12 +183,10 @@ fn parent(name: &str, one: &Wanted, all: &BTreeMap<String, Wanted>) -> Option<St
 fn misplaced(name: &str, parents: &BTreeMap<String, Option<String>>) -> Option<String> {
     let families = Family::ALL.map(Family::word);
     let parent = parents.get(name)?.as_deref()?;
-    let known: Vec<&str> = families.into_iter().chain(parents.keys().map(String::as_str)).collect();
-    if !known.contains(&parent) {
-        let meant = nearest(parent, known.into_iter().chain([ACCOUNT]))
-            .map(|one| format!(", did you mean '{one}'?"))
-            .unwrap_or_default();
-        return Some(format!("unknown bucket '{parent}'{meant}"));
+    let mut known: BTreeSet<&str> = families.into_iter().chain(parents.keys().map(String::as_str)).collect();
+    if !known.contains(parent) {
+        known.insert(ACCOUNT);
+        return Some(format!("unknown bucket '{parent}'{}", hint(parent, known)));
     }
     let mut at = name;
     for _ in 0..=parents.len() {

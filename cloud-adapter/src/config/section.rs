@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use jiff::fmt::friendly::SpanParser;
 use serde_json::{Map, Value};
-use telemetry::nearest;
+use telemetry::hint;
 
 /// Longest duration. Longer ones are typing errors, and could overflow the clock.
 const LONGEST: Duration = Duration::from_hours(30 * 24);
@@ -146,11 +146,7 @@ impl Section<'_> {
 
     fn refuse_the_rest(mut self) {
         for key in std::mem::take(&mut self.content).keys() {
-            let known = self.known.join(", ");
-            let fault = match nearest(key, self.known.iter().copied()) {
-                Some(meant) => format!("unknown key, did you mean '{meant}'? Known keys: {known}"),
-                None => format!("unknown key; known keys: {known}"),
-            };
+            let fault = format!("unknown key{}", hint(key, self.known.iter().copied()));
             self.fault(key, fault);
         }
     }

@@ -127,9 +127,9 @@ limit: {}
     limits.share: 0: use this cluster's share, above 0 and at most 1
     limits.reserve: 2: use a fraction of each burst, at least 0 and below 1
     limits.buckets.account.rate: "fast": use calls a second, above 0 and at most 100000
-    limits.buckets.comptue: unknown family, did you mean 'compute'? Use account, compute, network, loadbalancer, identity, or an operation such as compute:ListInstances
+    limits.buckets.comptue: unknown family, did you mean 'compute'? Use one of: account, compute, network, loadbalancer, identity, or an operation such as compute:ListInstances
     limits.buckets.compute.rate: 0: use calls a second, above 0 and at most 100000
-    limits.buckets.gpu: unknown family: use account, compute, network, loadbalancer, identity, or an operation such as compute:ListInstances
+    limits.buckets.gpu: unknown family: use one of: account, compute, network, loadbalancer, identity, or an operation such as compute:ListInstances
     limits.buckets.identity: use either rate and burst, or limit, window and burst
     limits.buckets.loadbalancer.adaptive.decrease: 1: use the factor after a throttle, above 0 and below 1
     limits.buckets.loadbalancer.adaptive.floor: 5 is above the bucket's rate: use a smaller one
@@ -138,15 +138,15 @@ limit: {}
     limits.weights.traffic: 0: use a whole number from 1 to 1000
     limits.queue: expected a mapping of keys to values, found 5
     limits.concurrency.perKeyWrites: only 1 keeps the writes to an object in order: remove this key
-    limits.concurrency.computer: unknown key, did you mean 'compute'? Known keys: perKeyWrites, compute, network, loadbalancer, identity
+    limits.concurrency.computer: unknown key, did you mean 'compute'? Use one of: perKeyWrites, compute, network, loadbalancer, identity
     limits.deadline.default: is above max: use a value of at most max
     limits.breaker.open: invalid duration 30: use a number with its unit, such as 20ms, 30s, 2m, 1h
     limits.breaker.openMax: is below open: use a value of at least open
-    limits.saftey: unknown key, did you mean 'safety'? Known keys: mode, safety, share, freeFloor, reserve, buckets, weights, queue, concurrency, deadline, breaker
+    limits.saftey: unknown key, did you mean 'safety'? Use one of: mode, safety, share, freeFloor, reserve, buckets, weights, queue, concurrency, deadline, breaker
     cache.instances.maxAge: invalid duration "0s": use a number with its unit, such as 20ms, 30s, 2m, 1h
     cache.instances.pageSize: -1: use a whole number from 1 to 10000
     cache.batch.idle: is above max: use a value of at most max
-    limit: unknown key, did you mean 'limits'? Known keys: limits, cache
+    limit: unknown key, did you mean 'limits'? Use one of: limits, cache
     "#);
 }
 

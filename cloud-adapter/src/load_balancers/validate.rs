@@ -132,7 +132,10 @@ pub(super) fn terms(request: &EnsureLoadBalancerRequest) -> Result<Terms, Adapte
 pub(super) fn adoption(request: &DeleteLoadBalancerRequest) -> Result<Adoption, AdapterError> {
     let number = request.adoption;
     Adoption::try_from(number).map_err(|_unknown| {
-        AdapterError::field("adoption", format!("{number} is unknown to this version of the adapter"))
+        AdapterError::field(
+            "adoption",
+            format!("unknown value '{number}': this version of the adapter does not support it"),
+        )
     })
 }
 
@@ -161,7 +164,10 @@ pub(super) fn hash(spec: &LoadBalancerSpec) -> String {
 fn enums(request: &EnsureLoadBalancerRequest, spec: &LoadBalancerSpec, faults: &mut Faults) {
     let mut known = |field: &str, number: i32, known: bool| {
         if !known {
-            faults.add(field, format!("{number} is unknown to this version of the adapter"));
+            faults.add(
+                field,
+                format!("unknown value '{number}': this version of the adapter does not support it"),
+            );
         }
     };
     known("adoption", request.adoption, Adoption::try_from(request.adoption).is_ok());
@@ -197,7 +203,7 @@ fn listeners(listeners: &[Listener], faults: &mut Faults) {
     for (at, listener) in listeners.iter().enumerate() {
         let field = |name: &str| format!("spec.listeners[{at}].{name}");
         if listener.protocol() == Protocol::Unspecified {
-            faults.add(field("protocol"), "is unknown: use TCP, UDP or SCTP");
+            faults.add(field("protocol"), "unknown protocol: use one of: TCP, UDP, SCTP");
         }
         port(listener.port, field("port"), faults);
         match (listener.target_kind(), listener.node_port) {

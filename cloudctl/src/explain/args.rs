@@ -53,7 +53,7 @@ impl TypedValueParser for TypeParser {
         match type_of(text.split('/').next().unwrap_or_default()) {
             Some(_known) => Ok(text.to_owned()),
             None => {
-                let why = format!("unknown type '{text}', use one of: node, service\n");
+                let why = format!("unknown type '{text}': use one of: node, service\n");
                 Err(clap::Error::raw(ErrorKind::InvalidValue, why).with_cmd(command))
             }
         }

@@ -1,7 +1,5 @@
 //! Validates the words of `--include` and `--skip`.
 
-use telemetry::nearest;
-
 use super::RunError;
 use crate::check::Check;
 
@@ -26,19 +24,16 @@ fn hint(all: &[Check], word: &str) -> String {
         check.family() == family && own.is_some() && own == number.parse().ok()
     };
     if let Some(check) = all.iter().find(same) {
-        return format!("did you mean {}?", check.id);
+        return format!(", did you mean '{}'?", check.id);
     }
     let mut of_family = all.iter().filter(|check| check.family() == family).map(|check| check.id);
     if let Some(first) = of_family.next() {
         let last = of_family.next_back().unwrap_or(first);
-        return format!("the family {family} has {first} to {last}");
+        return format!(": use {first} to {last}");
     }
     let mut families: Vec<&str> = all.iter().map(Check::family).collect();
     families.dedup();
-    match nearest(family, families.iter().copied()) {
-        Some(nearest) => format!("did you mean the family {nearest}?"),
-        None => format!("the families are {}", families.join(", ")),
-    }
+    telemetry::hint(family, families)
 }
 
 #[cfg(test)]
@@ -49,15 +44,15 @@ mod tests {
     #[test]
     fn unknown_word_gets_a_suggestion() {
         for (word, reported) in [
-            ("LB-1", "did you mean LB-01?"),
-            ("lb-7", "did you mean LB-07?"),
-            ("LB-001", "did you mean LB-01?"),
-            ("LB-99", "the family LB has LB-01 to LB-26"),
-            ("LB-", "the family LB has LB-01 to LB-26"),
-            ("SECC-01", "did you mean the family SEC?"),
-            ("INSS", "did you mean the family INS?"),
-            ("XX", "the families are ID, ERR, INS, LB, RT, BUD, FLT, SEC, LIF"),
-            ("", "the families are ID, ERR, INS, LB, RT, BUD, FLT, SEC, LIF"),
+            ("LB-1", ", did you mean 'LB-01'?"),
+            ("lb-7", ", did you mean 'LB-07'?"),
+            ("LB-001", ", did you mean 'LB-01'?"),
+            ("LB-99", ": use LB-01 to LB-26"),
+            ("LB-", ": use LB-01 to LB-26"),
+            ("SECC-01", ", did you mean 'SEC'? Use one of: ID, ERR, INS, LB, RT, BUD, FLT, SEC, LIF"),
+            ("INSS", ", did you mean 'INS'? Use one of: ID, ERR, INS, LB, RT, BUD, FLT, SEC, LIF"),
+            ("XX", ": use one of: ID, ERR, INS, LB, RT, BUD, FLT, SEC, LIF"),
+            ("", ": use one of: ID, ERR, INS, LB, RT, BUD, FLT, SEC, LIF"),
         ] {
             assert_eq!(hint(&checks::all(), word), reported, "{word}");
         }

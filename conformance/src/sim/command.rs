@@ -91,7 +91,7 @@ async fn vendor(name: &str, cloud: &Cloud) -> anyhow::Result<String> {
         "revokeCredentials" => cloud.revoke_credentials().await,
         // The parameter file does not have this command: it is used when a lane starts its cloud.
         "settings" => cloud.settings(&serde_json::from_str(&variable("SETTINGS")?)?).await,
-        _ => bail!("unknown command {name}"),
+        _ => bail!("unknown command '{name}'"),
     }
 }
 

@@ -139,10 +139,10 @@ async fn invalid_flags_and_files_exit_with_2() {
         ([&https[..], &["--tls-ca-cert", &nowhere]].concat(), "none"),
         (vec!["--endpoint", "http://127.0.0.1:1", "--token-file", &nowhere], "--token-file"),
         (vec!["--params", &nowhere], "--params"),
-        (vec!["--params", &unknown], "did you mean `endpoint`?"),
+        (vec!["--params", &unknown], "did you mean 'endpoint'?"),
         (
             vec!["--endpoint", "http://127.0.0.1:1", "--include", "LB-2"],
-            "--include: unknown check or family 'LB-2'; did you mean LB-02?",
+            "--include: unknown check or family 'LB-2', did you mean 'LB-02'?",
         ),
         (vec!["--endpoint", "http://127.0.0.1:1", "--include", "LB-02", "--skip", "LB"], "select no check"),
         (vec!["--list", "--include", "LB-02", "--skip", "LB"], "select no check"),

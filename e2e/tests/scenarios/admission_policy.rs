@@ -24,7 +24,7 @@ async fn invalid_annotations_are_refused_at_admission() {
     let judges = async || {
         let error =
             tried(&services, "intrenal", "true").await.err().context("the policy is not in effect yet")?;
-        ensure!(error.contains("lb.cloudadapter.dev/intrenal: no such annotation"), "{error}");
+        ensure!(error.contains("lb.cloudadapter.dev/intrenal: unknown key"), "{error}");
         Ok(())
     };
     eventually("the policy is in effect", WITHIN, judges).await.unwrap();

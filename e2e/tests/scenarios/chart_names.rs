@@ -112,7 +112,7 @@ fn cloud_must_be_chosen() {
         (json!({}), Some("adapter.kind: has no default; set it to your cloud: openstack, external (")),
         (
             json!({ "kind": "gcp" }),
-            Some("adapter.kind: unknown adapter \"gcp\"; set it to openstack, external ("),
+            Some("adapter.kind: unknown adapter 'gcp': use one of: openstack, external ("),
         ),
         (
             json!({ "kind": "sim" }),

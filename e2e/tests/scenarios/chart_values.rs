@@ -68,13 +68,13 @@ fn wrong_shapes() -> Vec<Wrong> {
 /// Keys at the top level that are refused with the most similar key.
 fn wrong_keys() -> Vec<Wrong> {
     vec![
-        ("a misspelt key", json!({ "adaptor": {} }), "adaptor: unknown key, did you mean adapter?"),
+        ("a misspelt key", json!({ "adaptor": {} }), "adaptor: unknown key, did you mean 'adapter'?"),
         (
             "a key in another case",
             json!({ "node-controller": {} }),
-            "unknown key, did you mean nodeController?",
+            "unknown key, did you mean 'nodeController'?",
         ),
-        ("an unknown key", json!({ "flavour": "x" }), "flavour: unknown key; the keys are adapter, "),
+        ("an unknown key", json!({ "flavour": "x" }), "flavour: unknown key: use one of: adapter, "),
     ]
 }
 
@@ -88,11 +88,11 @@ fn wrong_senses() -> Vec<Wrong> {
         ),
         ("an adapter without an image", json!({ "adapter": { "kind": "custom" } }), "adapter.image"),
         ("an adapter without an endpoint", json!({ "adapter": { "kind": "external" } }), "adapter.endpoint"),
-        ("an unknown log level", json!({ "logLevel": "inf" }), r#"logLevel: unknown log level "inf""#),
+        ("an unknown log level", json!({ "logLevel": "inf" }), "logLevel: unknown log level 'inf'"),
         (
             "a log target without a level",
             json!({ "logLevel": "info,service_controller" }),
-            r#"logLevel: unknown log level "service_controller""#,
+            "logLevel: unknown log level 'service_controller'",
         ),
         (
             "a prefix that is too long",
@@ -187,7 +187,7 @@ fn wrong_senses_of_controllers() -> Vec<Wrong> {
         (
             "a default of an unknown annotation",
             json!({ "serviceController": { "serviceDefaults": { "intrenal": "true" } } }),
-            "serviceController.serviceDefaults.intrenal: unknown annotation key",
+            "serviceController.serviceDefaults.intrenal: unknown key",
         ),
         (
             "a default of the wrong type",

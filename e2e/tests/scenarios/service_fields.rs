@@ -183,7 +183,7 @@ async fn another_family_is_refused_and_nodes_are_followed(bed: &Bed) {
     let misspelt = json!({ "metadata": { "annotations": { "lb.cloudadapter.dev/intrenal": "true" } } });
     bed.patch_service("local", &misspelt).await.unwrap();
     let message = bed.wait_for_event("Service", "local", "SyncLoadBalancerFailed").await.unwrap();
-    assert!(message.contains("did you mean lb.cloudadapter.dev/internal"), "{message}");
+    assert!(message.contains("did you mean 'lb.cloudadapter.dev/internal'"), "{message}");
 
     bed.join("c", None).await.unwrap();
     for service in ["both", "local"] {

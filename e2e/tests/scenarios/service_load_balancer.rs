@@ -122,7 +122,7 @@ async fn an_invalid_service_gets_one_event_and_costs_nothing() {
 
     let cases: [(&str, &[&str]); 7] = [
         ("value", &["lb.cloudadapter.dev/internal", "\"yes\"", "true or false"]),
-        ("key", &["lb.cloudadapter.dev/intrenal", "did you mean lb.cloudadapter.dev/internal"]),
+        ("key", &["lb.cloudadapter.dev/intrenal", "did you mean 'lb.cloudadapter.dev/internal'"]),
         ("range", &["lb.cloudadapter.dev/port.80.idle-timeout", "\"1 day\"", "90s"]),
         ("node-ports", &["spec.allocateLoadBalancerNodePorts", "set it to true"]),
         ("keep", &["lb.cloudadapter.dev/on-delete", "no capability lb.keep-address"]),

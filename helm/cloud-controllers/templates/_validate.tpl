@@ -56,8 +56,8 @@ similar if both have the same beginning and end around at most three characters.
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- $hint := printf "; the keys are %s" (join ", " $known) -}}
-{{- with $similar | uniq }}{{ $hint = printf ", did you mean %s?" (join " or " .) }}{{ end -}}
+{{- $hint := printf ": use one of: %s" (join ", " $known) -}}
+{{- with $similar | uniq }}{{ $hint = printf ", did you mean '%s'?" (join "' or '" .) }}{{ end -}}
 {{- $faults = append $faults (printf "%s: unknown key%s" $given $hint) -}}
 {{- end -}}
 {{- end -}}
@@ -106,11 +106,11 @@ similar if both have the same beginning and end around at most three characters.
 {{/* Returns a JSON list of faults of the choice of the adapter. Takes adapter. */}}
 {{- define "cloud-controllers.kindFaults" -}}
 {{- $faults := list -}}
-{{- $choices := "openstack, external (an adapter that runs elsewhere), custom (an adapter of your own, with adapter.image) or sim (a simulated cloud, to try it out)" -}}
+{{- $choices := "openstack, external (an adapter that runs elsewhere), custom (an adapter of your own, with adapter.image), sim (a simulated cloud, to try it out)" -}}
 {{- if not .kind -}}
 {{- $faults = append $faults (printf "adapter.kind: has no default; set it to your cloud: %s" $choices) -}}
 {{- else if not (has .kind (list "openstack" "external" "custom" "sim")) -}}
-{{- $faults = append $faults (printf "adapter.kind: unknown adapter %q; set it to %s" .kind $choices) -}}
+{{- $faults = append $faults (printf "adapter.kind: unknown adapter '%s': use one of: %s" .kind $choices) -}}
 {{- else if and (eq .kind "sim") (not .sim.notForProduction) -}}
 {{- $faults = append $faults "adapter.sim.notForProduction: must be true when adapter.kind is sim: the simulated cloud knows no instance of a real cluster, and its load balancers and routes exist nowhere; set it to true to try the chart out, or adapter.kind to your cloud" -}}
 {{- end -}}
@@ -270,7 +270,7 @@ similar if both have the same beginning and end around at most three characters.
 {{- if or $ofPort (and (has $key $rules.keys) (not (has $key $rules.defaultKeys))) -}}
 {{- $faults = append $faults (printf "%s: applies to one Service or port and cannot have a default; set it as an annotation" $place) -}}
 {{- else if not (or (has $key $rules.keys) (regexMatch "^x[.][^.]+[.]." $key)) -}}
-{{- $faults = append $faults (printf "%s: unknown annotation key; docs/reference/annotations.md lists the keys, such as idle-timeout" $place) -}}
+{{- $faults = append $faults (printf "%s: unknown key: use one of those in docs/reference/annotations.md, such as idle-timeout" $place) -}}
 {{- end -}}
 {{- $ports := join "," $service.healthCheckPorts -}}
 {{- if and (eq $key "health-check.port") (not (has (toString $value) (splitList "," $ports))) -}}
@@ -319,7 +319,7 @@ a target. Takes the filter.
 {{- range $directive := splitList "," . -}}
 {{- $level := splitList "=" $directive | last -}}
 {{- if not (or (has (lower $level) $levels) (regexMatch "^[0-5]$" $level)) -}}
-{{- $faults = append $faults (printf "logLevel: unknown log level %q; use %s, or target=level such as info,service_controller=debug" $level (join ", " $levels)) -}}
+{{- $faults = append $faults (printf "logLevel: unknown log level '%s': use one of: %s, or target=level such as info,service_controller=debug" $level (join ", " $levels)) -}}
 {{- else if regexMatch "\\s" $directive -}}
 {{- $faults = append $faults (printf "logLevel: %q contains a space; separate directives by commas only, such as info,service_controller=debug" $directive) -}}
 {{- end -}}

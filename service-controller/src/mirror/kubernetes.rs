@@ -199,7 +199,7 @@ fn port(port: &ServicePort) -> Result<Port, (&'static str, String)> {
         (
             "protocol",
             format!(
-                "unknown protocol {given:?}: write TCP, UDP or SCTP, or move that port to a Service of another type"
+                "unknown protocol '{given}': use one of: TCP, UDP, SCTP, or move that port to a Service of another type"
             ),
         )
     };

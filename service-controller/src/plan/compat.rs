@@ -117,8 +117,8 @@ impl Translation {
         }
         for key in old.keys().filter(|key| table.iter().all(|row| row.old != *key)) {
             let why = match nearest(key, table.iter().map(|row| row.old)) {
-                Some(near) => format!("no such annotation, did you mean {near}? Remove it"),
-                None => "no such annotation: remove it".to_owned(),
+                Some(near) => format!("unknown key, did you mean '{near}'? Remove it"),
+                None => "unknown key: remove it".to_owned(),
             };
             self.foreign.refusals.push(Refusal::new(format!("annotation {key}"), why));
         }

@@ -100,9 +100,9 @@ impl Keys {
             }
         };
         for key in auth.keys().filter(|key| !AUTH.contains(&key.as_str())) {
-            let near =
-                nearest(key).map_or_else(|| "remove it".to_owned(), |near| format!("did you mean {near}?"));
-            faults.push(format!("clouds.{name}.auth.{key}: unknown key: {near}"));
+            let near = nearest(key)
+                .map_or_else(|| ": remove it".to_owned(), |near| format!(", did you mean '{near}'?"));
+            faults.push(format!("clouds.{name}.auth.{key}: unknown key{near}"));
         }
         for key in cloud.keys().filter(|key| AUTH.contains(&key.as_str())) {
             faults.push(format!(
@@ -127,7 +127,7 @@ impl Keys {
         for key in self.cloud.keys().filter(|key| !CLOUD.contains(&key.as_str())) {
             if let Some(near) = nearest(key).filter(|_| !AUTH.contains(&key.as_str())) {
                 let (key, near) = (self.place.name(key), self.place.name(near));
-                self.faults.push(format!("{key}: unknown key: did you mean {near}?"));
+                self.faults.push(format!("{key}: unknown key, did you mean '{near}'?"));
             }
         }
         self
@@ -208,7 +208,7 @@ mod tests {
             (
                 "unknown key in auth",
                 json!({"auth": {"pasword": "x"}}),
-                "clouds.prod.auth.pasword: unknown key: did you mean password?",
+                "clouds.prod.auth.pasword: unknown key, did you mean 'password'?",
             ),
             (
                 "no similar key",
@@ -218,7 +218,7 @@ mod tests {
             (
                 "unknown key beside auth",
                 json!({"regionname": "x"}),
-                "clouds.prod.regionname: unknown key: did you mean clouds.prod.region_name?",
+                "clouds.prod.regionname: unknown key, did you mean 'clouds.prod.region_name'?",
             ),
             (
                 "misplaced",
@@ -257,6 +257,6 @@ mod tests {
         let mut read = Keys::of_environment(variables);
         assert_eq!(read.text("username").as_deref(), Some("demo"));
         assert_eq!(read.switch("insecure"), Some(true));
-        assert_eq!(read.into_faults(), ["OS_PASWORD: unknown key: did you mean OS_PASSWORD?"]);
+        assert_eq!(read.into_faults(), ["OS_PASWORD: unknown key, did you mean 'OS_PASSWORD'?"]);
     }
 }

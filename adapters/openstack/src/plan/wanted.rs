@@ -207,7 +207,7 @@ impl<'a> Ports<'a> {
             Protocol::Udp => Ok(Transport::Udp),
             Protocol::Sctp if self.site.version >= Version::SCTP => Ok(Transport::Sctp),
             Protocol::Sctp => Err(self.too_old("protocol", Version::SCTP)),
-            Protocol::Unspecified => Err(invalid("protocol", "unknown protocol: use TCP, UDP or SCTP")),
+            Protocol::Unspecified => Err(invalid("protocol", "unknown protocol: use one of: TCP, UDP, SCTP")),
         }
     }
 

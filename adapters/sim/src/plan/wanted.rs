@@ -130,7 +130,9 @@ impl<'a> Pools<'a> {
             Protocol::Tcp => (ListenerProtocol::Tcp, PoolProtocol::Tcp),
             Protocol::Udp => (ListenerProtocol::Udp, PoolProtocol::Udp),
             Protocol::Sctp => (ListenerProtocol::Sctp, PoolProtocol::Sctp),
-            Protocol::Unspecified => return Err(invalid("protocol", "is unknown: use TCP, UDP or SCTP")),
+            Protocol::Unspecified => {
+                return Err(invalid("protocol", "unknown protocol: use one of: TCP, UDP, SCTP"));
+            }
         };
         if listener.target_kind() == listener::TargetKind::NodeDirect {
             return Err(unsupported("target_kind", "this cloud reaches pods through node ports only"));
@@ -247,7 +249,9 @@ fn families(spec: &contract::LoadBalancerSpec) -> Result<Vec<IpFamily>, VendorEr
     let family = |family| match family {
         contract::IpFamily::Ipv4 => Ok(IpFamily::Ipv4),
         contract::IpFamily::Ipv6 => Ok(IpFamily::Ipv6),
-        contract::IpFamily::Unspecified => Err(invalid("spec.ip_families", "has an unknown address family")),
+        contract::IpFamily::Unspecified => {
+            Err(invalid("spec.ip_families", "unknown IP family: use one of: IPV4, IPV6"))
+        }
     };
     spec.ip_families().map(family).collect()
 }

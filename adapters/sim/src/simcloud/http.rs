@@ -124,6 +124,6 @@ pub(super) fn plain(cloud: &SharedCloud, result: Result<Value, ApiError>) -> Res
 }
 
 async fn unknown_path(State(cloud): State<SharedCloud>, method: Method, uri: Uri) -> Response {
-    let message = format!("unknown path {method} {}; see the README for all paths", uri.path());
+    let message = format!("unknown path '{method} {}': the README has all paths", uri.path());
     plain(&cloud, Err(ApiError::new(StatusCode::NOT_FOUND, "no_such_operation", message)))
 }

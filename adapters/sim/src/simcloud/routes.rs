@@ -114,7 +114,7 @@ fn check(route: &AddRoute, rules: &RouteRules<'_>) -> Result<(), ApiError> {
     if network != *destination {
         return Err(ApiError::invalid(
             "destination",
-            format!("{destination} has host bits; did you mean {network}?"),
+            format!("{destination} has host bits, did you mean '{network}'?"),
         ));
     }
     if next_hop_instance.is_none() && next_hop_address.is_none() {

@@ -6,7 +6,7 @@ use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{Parameter, parameter::Type},
 };
-use telemetry::nearest;
+use telemetry::{hint, nearest};
 
 /// Units of durations in milliseconds. `ms` comes before `s`, because a text that ends with `ms` also ends with `s`.
 const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
@@ -57,12 +57,12 @@ fn duration(text: &str) -> Option<Duration> {
 }
 
 fn unknown(key: &str, declared: &[Parameter]) -> AdapterError {
-    let error = |text| AdapterError::new(Reason::UnknownParameter, text);
-    match nearest(key, declared.iter().map(|known| known.key.as_str())) {
-        Some(nearest) => error(format!("unknown parameter {key:?}, did you mean {nearest:?}?"))
-            .with("nearest", nearest)
-            .with("parameter", key),
-        None => error(format!("unknown parameter {key:?}")).with("parameter", key),
+    let known = || declared.iter().map(|known| known.key.as_str());
+    let text = format!("unknown parameter '{key}'{}", hint(key, known()));
+    let error = AdapterError::new(Reason::UnknownParameter, text).with("parameter", key);
+    match nearest(key, known()) {
+        Some(nearest) => error.with("nearest", nearest),
+        None => error,
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) fn run(name: &str, folder: &Path) -> anyhow::Result<()> {
             }
             Ok(())
         }
-        _ => bail!("unknown command {name}"),
+        _ => bail!("unknown command '{name}'"),
     }
 }
 

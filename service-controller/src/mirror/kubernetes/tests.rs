@@ -84,7 +84,7 @@ fn invalid_ports_are_named_by_index() {
     assert_eq!(ports.iter().map(|it| it.port).collect::<Vec<_>>(), [80, 5060]);
     let unread: Vec<String> = unread.iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(unread.join("\n"), @r#"
-    spec.ports[1].protocol: unknown protocol "QUIC": write TCP, UDP or SCTP, or move that port to a Service of another type
+    spec.ports[1].protocol: unknown protocol 'QUIC': use one of: TCP, UDP, SCTP, or move that port to a Service of another type
     spec.ports[2].port: invalid port 70000: write 1 to 65535
     spec.ports[3].nodePort: invalid port -1: write 1 to 65535
     "#);

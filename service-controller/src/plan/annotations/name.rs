@@ -59,8 +59,8 @@ impl fmt::Display for Name<'_> {
 /// Refuses an unknown key, and suggests a similar known key, if any.
 fn unknown(key: &str, prefix: &str, known: impl Iterator<Item = Key>) -> String {
     match nearest(key, known.map(|known| known.name)) {
-        Some(near) => format!("no such annotation, did you mean {prefix}{near}?"),
-        None => "no such annotation: remove it".to_owned(),
+        Some(near) => format!("unknown key, did you mean '{prefix}{near}'?"),
+        None => "unknown key: remove it".to_owned(),
     }
 }
 
@@ -87,8 +87,8 @@ mod tests {
             ["intrenal", "port.80.algoritm", "port.80.internal", "port.80", "port..x", "x.sim.", "x..key"];
         let reported = rows.map(|name| format!("{name:17} {}", Name::read(name).unwrap_err()));
         insta::assert_snapshot!(reported.join("\n"), @r"
-        intrenal          no such annotation, did you mean lb.cloudadapter.dev/internal?
-        port.80.algoritm  no such annotation, did you mean lb.cloudadapter.dev/port.80.algorithm?
+        intrenal          unknown key, did you mean 'lb.cloudadapter.dev/internal'?
+        port.80.algoritm  unknown key, did you mean 'lb.cloudadapter.dev/port.80.algorithm'?
         port.80.internal  applies to the whole load balancer, not to a port: write lb.cloudadapter.dev/internal
         port.80           is incomplete: write lb.cloudadapter.dev/port.<number or name>.<key>
         port..x           is incomplete: write lb.cloudadapter.dev/port.<number or name>.<key>

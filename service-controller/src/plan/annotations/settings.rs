@@ -270,7 +270,7 @@ mod tests {
         insta::assert_snapshot!(faults.join("\n"), @r"
         port.80.algorithm applies to a single Service or port, so it cannot have a default
         hostname applies to a single Service or port, so it cannot have a default
-        no such annotation, did you mean lb.cloudadapter.dev/internal?
+        unknown key, did you mean 'lb.cloudadapter.dev/internal'?
         ");
         defaults.set("size", "small").unwrap();
         assert_eq!(defaults.set("size", "large").unwrap_err(), "size is set twice: set it once");

@@ -49,7 +49,7 @@ fn each_annotation_error_is_reported_once_with_fix() {
     ]);
     assert_eq!(wishes.size.unwrap().value, "large", "valid settings are read despite the errors");
     insta::assert_snapshot!(faults, @r#"
-    annotation lb.cloudadapter.dev/intrenal: no such annotation, did you mean lb.cloudadapter.dev/internal?
+    annotation lb.cloudadapter.dev/intrenal: unknown key, did you mean 'lb.cloudadapter.dev/internal'?
     annotation lb.cloudadapter.dev/port.80.size: applies to the whole load balancer, not to a port: write lb.cloudadapter.dev/size
     annotation lb.cloudadapter.dev/port.8080.algorithm: the Service has no port "8080": it has 80, 81
     annotation lb.cloudadapter.dev/x.openstack: is incomplete: write lb.cloudadapter.dev/x.<adapter>.<key>

@@ -223,7 +223,7 @@ fn untranslatable_annotations_are_refused_with_replacement() {
     refused: annotation floating-subnet: not supported: write one subnet, by name or ID, as lb.cloudadapter.dev/address-pool (openstack subnet list --network NETWORK)
     refused: annotation floating-subnet-tags: not supported: write one subnet, by name or ID, as lb.cloudadapter.dev/address-pool (openstack subnet list --network NETWORK)
     refused: annotation port-id: not supported: a load balancer cannot use an existing port; delete the port and write its address as lb.cloudadapter.dev/address, or create a load balancer with this port yourself and write the load balancer's ID as lb.cloudadapter.dev/id
-    refused: annotation flavour-id: no such annotation, did you mean flavor-id? Remove it
+    refused: annotation flavour-id: unknown key, did you mean 'flavor-id'? Remove it
     "#);
 }
 

@@ -280,7 +280,7 @@ fn invalid_service_is_refused_before_any_call() {
     portless.requested_address = Some("not-an-ip".to_owned());
     insta::assert_snapshot!(refusals(&portless, &all()), @r#"
     spec.allocateLoadBalancerNodePorts: false leaves spec.ports[0] without a node port: set it to true, or set spec.ports[0].nodePort
-    annotation lb.cloudadapter.dev/intrenal: no such annotation, did you mean lb.cloudadapter.dev/internal?
+    annotation lb.cloudadapter.dev/intrenal: unknown key, did you mean 'lb.cloudadapter.dev/internal'?
     spec.loadBalancerSourceRanges: invalid CIDR "10.0.0.1" (invalid IP address syntax): write one such as 192.0.2.0/24
     spec.loadBalancerIP: invalid IP address "not-an-ip" (invalid IP address syntax): write one such as 192.0.2.7
     "#);

@@ -54,7 +54,7 @@ fn removal_goes_on_for_invalid_service() {
     assert_eq!(world.round().0, "delete\n  fact: Deleting\n");
     world.service.kind = Kind::LoadBalancer;
     world.annotate("intrenal", "true");
-    let refusal = "refuse annotation lb.cloudadapter.dev/intrenal: no such annotation, did you mean lb.cloudadapter.dev/internal?\n";
+    let refusal = "refuse annotation lb.cloudadapter.dev/intrenal: unknown key, did you mean 'lb.cloudadapter.dev/internal'?\n";
     assert_eq!(world.settled(), format!("delete\n{refusal}delete\n{refusal}{refusal}"));
     assert!(world.cloud.is_empty() && world.service.finalizer);
     world.service.annotations.clear();

@@ -6,7 +6,7 @@ use super::*;
 fn invalid_new_service_causes_no_call() {
     let mut world = World::with(service());
     world.annotate("intrenal", "true");
-    assert_snapshot!(world.settled(), @"refuse annotation lb.cloudadapter.dev/intrenal: no such annotation, did you mean lb.cloudadapter.dev/internal?");
+    assert_snapshot!(world.settled(), @"refuse annotation lb.cloudadapter.dev/intrenal: unknown key, did you mean 'lb.cloudadapter.dev/internal'?");
 }
 
 #[test]
@@ -17,7 +17,7 @@ fn invalid_settings_keep_last_valid_ones_in_force() {
     world.service.ports[0].port = 81;
     world.annotate("intrenal", "true");
     world.annotate("hostname", "other.example.com");
-    let refusal = "refuse annotation lb.cloudadapter.dev/intrenal: no such annotation, did you mean lb.cloudadapter.dev/internal?\n";
+    let refusal = "refuse annotation lb.cloudadapter.dev/intrenal: unknown key, did you mean 'lb.cloudadapter.dev/internal'?\n";
     assert_eq!(world.round().0, refusal);
 
     world.nodes(&["a", "b", "c"]);

@@ -64,7 +64,7 @@ impl Vip {
                 }
                 IpFamily::Ipv6 => ("ipv6-subnet-id", options.ipv6_subnet_id.as_ref()),
                 IpFamily::Unspecified => {
-                    return Err(invalid("spec.ip_families", "contains an unknown IP family"));
+                    return Err(invalid("spec.ip_families", "unknown IP family: use one of: IPV4, IPV6"));
                 }
             };
             let said = spec.subnets.get(at);
