@@ -79,7 +79,7 @@ pub(crate) async fn read(
     let path = format!("/explain?key={}", object.key());
     let pages = session.pages::<Explanation>(controllers, &path).await;
     let adapters = session.pages::<AdapterStatus>(&[Component::CloudAdapter], "/status.json").await;
-    let mut report = report(&object, now, (pages, adapters));
+    let mut report = report(&object, now, pages, adapters);
     if let Some(cluster) = &session.cluster {
         match objects::events(cluster, &object).await {
             Ok(events) => {
@@ -126,7 +126,8 @@ fn wants_none(page: &Explanation) -> bool {
 fn report(
     object: &Object,
     now: Timestamp,
-    (pages, adapters): (Vec<Page<Explanation>>, Vec<Page<AdapterStatus>>),
+    pages: Vec<Page<Explanation>>,
+    adapters: Vec<Page<AdapterStatus>>,
 ) -> ExplainReport {
     let unknown = pages
         .is_empty()

@@ -16,13 +16,13 @@ pub(crate) fn duration(seconds: f64) -> String {
     let (minutes, hours, days) = (whole / 60, whole / 3600, whole / 86_400);
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{whole}s"),
-        (0, 0, minutes) => two((minutes, "m"), (whole % 60, "s")),
-        (0, hours, minutes) => two((hours, "h"), (minutes % 60, "m")),
-        (days, hours, _) => two((days, "d"), (hours % 24, "h")),
+        (0, 0, minutes) => two(minutes, "m", whole % 60, "s"),
+        (0, hours, minutes) => two(hours, "h", minutes % 60, "m"),
+        (days, hours, _) => two(days, "d", hours % 24, "h"),
     }
 }
 
-fn two((more, unit): (i64, &str), (less, part): (i64, &str)) -> String {
+fn two(more: i64, unit: &str, less: i64, part: &str) -> String {
     if less == 0 { format!("{more}{unit}") } else { format!("{more}{unit} {less}{part}") }
 }
 

@@ -49,7 +49,7 @@ use crate::{
         version::Version,
     },
     client::{self, octavia::Listed, security_groups::GuardedPorts},
-    ownership::{self, Description, GoNames, User},
+    ownership::{self, Description, GoNames, Marks, User},
     port::Transport,
 };
 
@@ -62,7 +62,7 @@ pub(crate) fn uses(adopter: &Adopter, observed: &LoadBalancerRecord<Detail>) -> 
     let owns = ownership::owner(&balancer.tags)
         .map_or_else(|| go.made(&balancer.name), |(key, _)| key == adopter.key);
     let is_own = |name: &str, tags: &[String]| {
-        let of = |balancer: &str| ownership::is_part_of(&adopter.key, balancer, (name, tags));
+        let of = |balancer: &str| ownership::is_part_of(&adopter.key, balancer, Marks { name, tags });
         of(go.proven().unwrap_or_default()) || (owns && of(&balancer.name))
     };
     let listeners = listeners.iter().filter(|one| is_own(&one.name, &one.tags));

@@ -25,6 +25,13 @@ pub(crate) use self::{
     },
 };
 
+/// The name and the tags of a listener or pool, which say to whom it belongs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Marks<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) tags: &'a [String],
+}
+
 /// Maximum length of a name in the cloud, in bytes. Source: Octavia API reference.
 const NAME_MAX: usize = 255;
 

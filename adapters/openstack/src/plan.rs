@@ -37,7 +37,7 @@ use crate::{
         guards::Guards,
         settings::{Creation, Site},
     },
-    ownership::{self, GoNames, Sharing},
+    ownership::{self, GoNames, Marks, Sharing},
     port::Port,
     step::Step,
 };
@@ -143,8 +143,9 @@ pub(crate) fn plan_release(observed: &LoadBalancerRecord<Detail>, guards: Option
     if balancer.provisioning_status.starts_with(PENDING) {
         return Vec::new();
     }
-    let mut steps =
-        shared::own_parts(observed, |name, tags| ownership::is_part_of(key, &balancer.name, (name, tags)));
+    let mut steps = shared::own_parts(observed, |name, tags| {
+        ownership::is_part_of(key, &balancer.name, Marks { name, tags })
+    });
     steps.extend(node_access::closing(observed, guards));
     steps.extend(floating_ips::releases(observed));
     steps.push(Step::ReleaseLoadBalancer { id: balancer.id.clone() });
@@ -218,8 +219,8 @@ impl<'a> Goal<'a> {
         let mut steps = vec![Step::CreateLoadBalancer(create.into())];
         if !at_once {
             for (port, wanted) in ports {
-                steps.extend(create_pool(Part::Coming, (*port, &wanted.pool), self.pool_tags.clone()));
-                steps.push(self.create_listener(Part::Coming, (*port, wanted), Part::Coming));
+                steps.extend(create_pool(Part::Coming, *port, &wanted.pool, self.pool_tags.clone()));
+                steps.push(self.create_listener(Part::Coming, *port, wanted, Part::Coming));
             }
         }
         steps.extend(floating_ips::changes(self.desired, self.wanted, None, self.site)?);
@@ -337,7 +338,7 @@ impl<'a> Goal<'a> {
             Role::Sharer => GoNames::of(&self.desired.adopter()).proven().unwrap_or_default().to_owned(),
         };
         let is_ours =
-            |name: &str, tags: &[String]| ownership::is_part_of(&self.desired.key, &go, (name, tags));
+            |name: &str, tags: &[String]| ownership::is_part_of(&self.desired.key, &go, Marks { name, tags });
         let (mut steps, mut kept) = (Vec::new(), used.clone());
         for listener in &tree.listeners {
             match listener.port() {
@@ -370,7 +371,7 @@ impl<'a> Goal<'a> {
         NewListener { default_pool: Some(pool), ..self.listener(port, wanted) }
     }
 
-    fn create_listener(&self, balancer: Part, (port, wanted): (Port, &WantedPort), pool: Part) -> Step {
+    fn create_listener(&self, balancer: Part, port: Port, wanted: &WantedPort, pool: Part) -> Step {
         Step::CreateListener { balancer, port, listener: self.listener(port, wanted).into(), pool }
     }
 }
@@ -389,7 +390,6 @@ impl<'a> PortChange<'a> {
     /// Returns the steps for the port. Adds the pool that stays to `used`. A pool is complete before a listener uses it.
     fn steps(&self, used: &mut BTreeSet<&'a str>) -> Vec<Step> {
         let balancer = || Part::Known(self.balancer.id.clone());
-        let wanted = (self.port, self.wanted);
         let (mut steps, pool) = match self.pool() {
             Some(tree) => {
                 used.insert(&tree.pool.id);
@@ -397,16 +397,16 @@ impl<'a> PortChange<'a> {
                 (pool_changes(tree, &self.wanted.pool, tags), Part::Known(tree.pool.id.clone()))
             }
             None => {
-                let pool = (self.port, &self.wanted.pool);
-                (create_pool(balancer(), pool, self.goal.pool_tags.clone()), Part::Coming)
+                let tags = self.goal.pool_tags.clone();
+                (create_pool(balancer(), self.port, &self.wanted.pool, tags), Part::Coming)
             }
         };
         match self.listener {
-            None => steps.push(self.goal.create_listener(balancer(), wanted, pool)),
+            None => steps.push(self.goal.create_listener(balancer(), self.port, self.wanted, pool)),
             // A port can have only one listener, and the protocol of a listener is immutable.
             Some(listener) if listener.protocol != self.wanted.protocol => {
                 steps.push(Step::DeleteListener { id: listener.id.clone(), port: self.port });
-                steps.push(self.goal.create_listener(balancer(), wanted, pool));
+                steps.push(self.goal.create_listener(balancer(), self.port, self.wanted, pool));
             }
             Some(listener) => steps.extend(self.listener_change(listener, pool)),
         }

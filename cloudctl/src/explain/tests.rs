@@ -63,7 +63,7 @@ fn adapter() -> Page<AdapterStatus> {
 
 #[test]
 fn the_shard_holder_and_the_budget_are_shown() {
-    let mut report = report(&web(), now(), (vec![elsewhere(), waits()], vec![adapter()]));
+    let mut report = report(&web(), now(), vec![elsewhere(), waits()], vec![adapter()]);
     report.events = vec![ObjectEvent {
         at: Some("2026-01-02T03:02:05Z".parse().expect("a time")),
         r#type: "Warning".to_owned(),
@@ -107,7 +107,7 @@ fn the_queue_length_comes_from_the_adapter() {
     let before = "waits for the call budget of bucket loadbalancer: 30 calls ahead at 0.5 a second, next call in about 60 s";
     let mut waits = waits();
     waits.content.waits_for = Some(before.to_owned());
-    let report = report(&web(), now(), (vec![waits], vec![adapter()]));
+    let report = report(&web(), now(), vec![waits], vec![adapter()]);
     let words = report.explanations[0].page.waits_for.as_deref();
     assert_eq!(words, report.task.as_ref().map(|task| task.waits_for.as_str()));
 }
@@ -119,7 +119,7 @@ fn unmanaged_objects_and_unknown_states_are_not_well() {
         ("dreams", "in a state that this version of cloudctl does not know"),
     ] {
         let page = said(Component::ServiceController, "sc", &json!({ "held": true, "state": state }));
-        let report = report(&web(), now(), (vec![page], Vec::new()));
+        let report = report(&web(), now(), vec![page], Vec::new());
         let text = written(&report, Format::Table, false).expect("written");
         assert!(text.starts_with(&format!("Service default/web: {words}\n")), "{text}");
         assert!(!report.is_well(), "{state}");
@@ -128,7 +128,7 @@ fn unmanaged_objects_and_unknown_states_are_not_well() {
 
 #[test]
 fn an_object_in_an_unheld_shard_is_not_well() {
-    let report = report(&web(), now(), (vec![elsewhere()], Vec::new()));
+    let report = report(&web(), now(), vec![elsewhere()], Vec::new());
     let text = written(&report, Format::Table, false).expect("written");
     assert!(text.starts_with("Service default/web: no replica that was read holds its shard\n"), "{text}");
     assert!(!report.is_well());
@@ -138,7 +138,7 @@ fn an_object_in_an_unheld_shard_is_not_well() {
 fn a_load_balancer_that_serves_nothing_is_not_well() {
     let of = |wanted: &[&str], cloud: &[&str]| {
         let more = json!({ "held": true, "state": "settled", "wanted": wanted, "cloud": cloud });
-        report(&web(), now(), (vec![said(Component::ServiceController, "sc", &more)], Vec::new()))
+        report(&web(), now(), vec![said(Component::ServiceController, "sc", &more)], Vec::new())
     };
     for (wanted, cloud, why) in [
         (
@@ -172,8 +172,7 @@ fn a_load_balancer_in_sync_needs_endpoints() {
         ("waiting", "2 nodes", "lb-1 ACTIVE, 2 backends", false),
     ] {
         let more = json!({ "held": true, "state": state, "wanted": [wanted], "cloud": [cloud] });
-        let report =
-            report(&web(), now(), (vec![said(Component::ServiceController, "sc", &more)], Vec::new()));
+        let report = report(&web(), now(), vec![said(Component::ServiceController, "sc", &more)], Vec::new());
         assert_eq!(report.has_backends(), needs, "{state} {wanted} {cloud}");
     }
 }
@@ -187,14 +186,14 @@ fn a_settled_object_shows_no_budget() {
     );
     let mut adapter = adapter();
     adapter.content.tasks.clear();
-    let report = report(&web(), now(), (vec![settled], vec![adapter]));
+    let report = report(&web(), now(), vec![settled], vec![adapter]);
     assert!(report.is_well() && report.budget.is_none() && report.task.is_none(), "{report:#?}");
 }
 
 #[test]
 fn an_unknown_object_is_reported() {
     let unknown = said(Component::ServiceController, "sc", &json!({ "known": false }));
-    let mut report = report(&web(), now(), (vec![unknown], vec![adapter()]));
+    let mut report = report(&web(), now(), vec![unknown], vec![adapter()]);
     assert_eq!(report.unknown, None, "the API server is queried");
     report.unknown = Some("no object has this name; similar names: webs".to_owned());
     let text = written(&report, Format::Table, false).expect("written");
@@ -207,7 +206,7 @@ fn an_unknown_object_is_reported() {
 
 #[test]
 fn without_a_readable_controller_no_object_is_called_unknown() {
-    let report = report(&web(), now(), (Vec::new(), vec![adapter()]));
+    let report = report(&web(), now(), Vec::new(), vec![adapter()]);
     let text = written(&report, Format::Table, false).expect("written");
     assert!(
         text.starts_with(

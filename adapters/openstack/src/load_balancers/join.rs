@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     api::responses::{Balancer, FloatingIp, Listener, Monitor},
-    ownership::{self, Description, User},
+    ownership::{self, Description, Marks, User},
     port::{Port, Transport},
 };
 
@@ -131,7 +131,7 @@ fn words(key: &LoadBalancerKey) -> (String, String) {
 fn record(balancer: &Balancer, detail: Detail, users: &[User], reached: bool) -> Record {
     let (key, owner) = ownership::owner(&balancer.tags).unzip();
     let is_others = |name: &str, tags: &[String]| {
-        let another = ownership::other_user(users, &balancer.name, (name, tags), key.as_ref());
+        let another = ownership::other_user(users, &balancer.name, Marks { name, tags }, key.as_ref());
         another.is_some_and(|user| user.shares)
     };
     let own = Own::of(&detail, |name, tags| !is_others(name, tags));
@@ -160,7 +160,7 @@ fn record(balancer: &Balancer, detail: Detail, users: &[User], reached: bool) ->
 /// Returns the record of the load balancer for an owner that shares it.
 fn share(balancer: &Balancer, tree: &Detail, user: &User, users: &[User], reached: bool) -> Record {
     let own = Own::of(tree, |name, tags| {
-        let part = (name, tags);
+        let part = Marks { name, tags };
         user.has(&balancer.name, part)
             && ownership::other_user(users, &balancer.name, part, Some(&user.key)).is_none()
     });

@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 
 use cloud_adapter::driver::{Adopter, Heritage, Inheritance};
 
+use super::Marks;
+
 /// Prefix of that controller's names for load balancers, and of its tags.
 const PREFIX: &str = "kube_service_";
 /// Maximum length of that controller's names, in bytes.
@@ -119,7 +121,7 @@ pub(super) fn tag_of<'a>(name: &str, tags: &'a [String]) -> Option<&'a str> {
 
 /// Whether the former controller created a part with this name and these tags for the load balancer. Before that controller used tags, it
 /// named parts `listener_0_<balancer>`.
-pub(super) fn is_part(balancer: &str, (name, tags): (&str, &[String])) -> bool {
+pub(super) fn is_part(balancer: &str, Marks { name, tags }: Marks<'_>) -> bool {
     let of_name = || {
         let rest = ["listener_", "pool_", "monitor_"].iter().find_map(|kind| name.strip_prefix(kind));
         // The former controller truncates a long name.
@@ -254,7 +256,7 @@ mod tests {
             ("part on a user's load balancer", "mine", "listener_0_mine", &["mine"], false),
         ] {
             let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
-            assert_eq!(is_part(balancer, (name, &tags)), wanted, "{what}");
+            assert_eq!(is_part(balancer, Marks { name, tags: &tags }), wanted, "{what}");
         }
     }
 }

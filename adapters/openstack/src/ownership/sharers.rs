@@ -12,6 +12,7 @@ use cloud_adapter::{
 use cloud_api_proto::v1alpha1::{Fence, LoadBalancerKey, Owner};
 
 use super::{
+    Marks,
     go::{self, GoNames},
     tags::{
         CLUSTER_ID, CLUSTER_NAME, FENCE, HASH, OWNER_KIND, OWNER_NAME, OWNER_NAMESPACE, SHARER, TAG_MAX,
@@ -55,7 +56,7 @@ impl User {
     }
 
     /// Whether a listener or pool belongs to this user. `balancer`: the name of the load balancer.
-    pub(crate) fn has(&self, balancer: &str, part: (&str, &[String])) -> bool {
+    pub(crate) fn has(&self, balancer: &str, part: Marks<'_>) -> bool {
         let name = if self.shares { self.go.as_str() } else { balancer };
         super::is_part_of(&self.key, name, part)
     }
@@ -385,13 +386,13 @@ pub(crate) fn beside_others(tags: &[String], live: &LiveBalancer) -> Result<Vec<
 pub(crate) fn other_user<'a>(
     users: &'a [User],
     balancer: &str,
-    (name, tags): (&str, &[String]),
+    part: Marks<'_>,
     but: Option<&LoadBalancerKey>,
 ) -> Option<&'a User> {
-    if but.is_some_and(|key| tags.contains(&part_tag(key))) {
+    if but.is_some_and(|key| part.tags.contains(&part_tag(key))) {
         return None;
     }
-    users.iter().filter(|user| Some(&user.key) != but).find(|user| user.has(balancer, (name, tags)))
+    users.iter().filter(|user| Some(&user.key) != but).find(|user| user.has(balancer, part))
 }
 
 fn sharer_tag(uid: &str, word: &str, value: &str) -> String {

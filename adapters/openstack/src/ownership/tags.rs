@@ -11,7 +11,7 @@ use cloud_api_proto::{
     v1alpha1::{Fence, LoadBalancerKey, Owner},
 };
 
-use super::go;
+use super::{Marks, go};
 
 /// Maximum length of a tag in characters. Source: Octavia API reference.
 pub(super) const TAG_MAX: usize = 255;
@@ -212,7 +212,7 @@ pub(crate) fn owner(tags: &[String]) -> Option<(LoadBalancerKey, Owner)> {
 }
 
 /// Whether the former cloud controller manager created a listener or pool for the Service or load balancer of this name.
-pub(crate) fn is_part_of_go(name: &str, part: (&str, &[String])) -> bool {
+pub(crate) fn is_part_of_go(name: &str, part: Marks<'_>) -> bool {
     go::is_part(name, part)
 }
 
@@ -225,10 +225,10 @@ pub(crate) fn part_tag(key: &LoadBalancerKey) -> String {
 /// Whether a listener or pool belongs to this key, or to the load balancer of this name that the former cloud controller manager created.
 ///
 /// Names of that controller are the same in clusters with the same cluster name, so parts with the tag of another key never match.
-pub(crate) fn is_part_of(key: &LoadBalancerKey, balancer: &str, (name, tags): (&str, &[String])) -> bool {
-    match read(tags, OWNER_UID) {
-        Some(_) => tags.contains(&part_tag(key)),
-        None => go::is_part(balancer, (name, tags)),
+pub(crate) fn is_part_of(key: &LoadBalancerKey, balancer: &str, part: Marks<'_>) -> bool {
+    match read(part.tags, OWNER_UID) {
+        Some(_) => part.tags.contains(&part_tag(key)),
+        None => go::is_part(balancer, part),
     }
 }
 
@@ -391,7 +391,7 @@ mod tests {
                 false,
             ),
         ] {
-            assert_eq!(is_part_of(&key, balancer, part), wanted, "{name}");
+            assert_eq!(is_part_of(&key, balancer, Marks { name: part.0, tags: part.1 }), wanted, "{name}");
         }
     }
 }

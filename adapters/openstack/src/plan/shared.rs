@@ -23,7 +23,7 @@ use crate::{
         detail::{ACTIVE, Detail, PENDING},
         guards::Guards,
     },
-    ownership::{self, Description, GoNames, User},
+    ownership::{self, Description, GoNames, Marks, User},
     port::Port,
     step::Step,
 };
@@ -150,7 +150,7 @@ fn taken_by(
     there: &Balancer,
     listener: &Listener,
 ) -> Option<String> {
-    let part = (listener.name.as_str(), listener.tags.as_slice());
+    let part = Marks { name: &listener.name, tags: &listener.tags };
     let users = ownership::users(&there.tags);
     let another = ownership::other_user(&users, &there.name, part, Some(&desired.key));
     if let Some(user) = another {
@@ -193,8 +193,8 @@ pub(super) fn leaving(observed: &LoadBalancerRecord<Detail>, guards: Option<&Gua
         return Some(Vec::new());
     }
     let is_own = |name: &str, tags: &[String]| match &user {
-        Some(user) => user.has(&balancer.name, (name, tags)),
-        None => ownership::is_part_of_go(&balancer.name, (name, tags)),
+        Some(user) => user.has(&balancer.name, Marks { name, tags }),
+        None => ownership::is_part_of_go(&balancer.name, Marks { name, tags }),
     };
     let mut steps = own_parts(observed, is_own);
     steps.extend(node_access::closing(observed, guards));
