@@ -128,7 +128,10 @@ impl Table {
         if !unread.is_empty() {
             let leases =
                 unread.iter().map(|at| record::name_of(&self.lease, *at)).collect::<Vec<_>>().join(", ");
-            tracing::warn!(leases, "Cannot read the Leases yet; waiting, because they decide how many shards this replica takes");
+            tracing::warn!(
+                leases,
+                "Cannot read the Leases yet; waiting, because they decide how many shards this replica takes"
+            );
         }
         self.unread = unread;
     }

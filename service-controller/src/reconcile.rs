@@ -174,8 +174,8 @@ impl Reconciler {
         }
         let mut job = self.observe(service, memory, Purpose::Execute);
         let plan = job.plan();
-        let remarks = job.remarks(plan.builds());
-        self.executor.emit(id, &remarks);
+        let facts = job.informational_facts(plan.builds());
+        self.executor.emit(id, &facts);
         let verdict = Verdict::of(&plan, self.dry_run);
         if verdict != Verdict::InSync {
             self.executor.ledger.record_plan(&id.object(), &plan);

@@ -200,7 +200,11 @@ impl<T: PartialEq + Send + Sync> Session<'_, T> {
         if effects.synced {
             mirror.mark_scope(self.protocol.scope().map(str::to_owned));
             if !mirror.is_synced() {
-                info!(mirror = mirror.what(), objects = mirror.read(|content| content.len()), "The copy of the cloud's objects is complete");
+                info!(
+                    mirror = mirror.what(),
+                    objects = mirror.read(|content| content.len()),
+                    "The copy of the cloud's objects is complete"
+                );
             }
             mirror.mark_synced();
         }

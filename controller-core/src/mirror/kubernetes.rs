@@ -95,7 +95,11 @@ impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
                 outage.answered();
                 self.mark_fresh();
                 if !self.is_synced() {
-                    info!(mirror = self.what(), objects = self.read(BTreeMap::len), "The copy of the cluster's objects is complete");
+                    info!(
+                        mirror = self.what(),
+                        objects = self.read(BTreeMap::len),
+                        "The copy of the cluster's objects is complete"
+                    );
                 }
                 self.mark_synced();
             }

@@ -88,8 +88,11 @@ impl Progress for Terminal {
     }
 
     fn begin(&mut self, tool: Tool, total: Duration) {
-        let text =
-            format!("Building {tool} {} from Go modules (once, usually about {})", tool.version(), clock(total));
+        let text = format!(
+            "Building {tool} {} from Go modules (once, usually about {})",
+            tool.version(),
+            clock(total)
+        );
         let bar = std::io::stderr().is_terminal().then(|| spinner(text.clone()));
         if bar.is_none() {
             self.line(&text);
@@ -103,7 +106,8 @@ impl Progress for Terminal {
             bar.tick();
         } else if elapsed.saturating_sub(build.last_line) >= LINE_EVERY {
             build.last_line = elapsed;
-            let text = format!("  ... {} for {} (usually about {})", build.tool, clock(elapsed), clock(build.total));
+            let text =
+                format!("  ... {} for {} (usually about {})", build.tool, clock(elapsed), clock(build.total));
             self.line(&text);
         }
     }

@@ -13,11 +13,11 @@ use crate::{
         cloud::{Balancer, State},
         conditions::Readiness,
         features::Features,
+        informational::informational_facts,
         memory::{Memory, Outcome},
         plan,
         readiness::{WRITE_FAILED, is_ready},
         refused::{Reaction, react},
-        remarks::remarks,
         service::Service,
         targets::Targets,
         validated::Validated,
@@ -80,8 +80,8 @@ impl Job<'_> {
     }
 
     /// Returns the informational Events that are due. `builds`: whether the plan creates something.
-    pub(crate) fn remarks(&mut self, builds: bool) -> Vec<Fact> {
-        self.with_memory(|service, memory, facts| remarks(service, memory, facts, builds))
+    pub(crate) fn informational_facts(&mut self, builds: bool) -> Vec<Fact> {
+        self.with_memory(|service, memory, facts| informational_facts(service, memory, facts, builds))
     }
 
     /// Whether the load balancer serves with the settings that the Service requests.

@@ -8,9 +8,9 @@ use controller_core::events::{NOTE_MAX, bounded};
 use super::{
     conditions::{Condition, Conditions, Readiness},
     features::Features,
-    validated::Validated,
     memory::Memory,
     service::{Ingress, IngressPort, Role, Service},
+    validated::Validated,
 };
 
 /// Reason while the adapter is working on the load balancer.

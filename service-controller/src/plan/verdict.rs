@@ -3,10 +3,10 @@
 use super::{
     Action, Plan, Wait,
     conditions::Readiness,
-    validated::Validated,
     memory::{Event, Memory},
     readiness::is_ready,
     service::Service,
+    validated::Validated,
 };
 
 /// What a round does with a plan. Each variant excludes the variants below it.

@@ -8,8 +8,8 @@ use super::Reconciler;
 use crate::{
     execute::Job,
     plan::{
-        validated::Validated, members::Present, memory::Memory, service::Service, stale_id::without,
-        targets::Targets,
+        members::Present, memory::Memory, service::Service, stale_id::without, targets::Targets,
+        validated::Validated,
     },
 };
 

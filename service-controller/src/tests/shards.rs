@@ -7,7 +7,7 @@ use controller_core::testing::{FakeCloud, FakeKube, FakeShards, process_of_shard
 use tokio::task::JoinSet;
 
 use super::{world::work, *};
-use crate::{NAMES, Components};
+use crate::{Components, NAMES};
 
 pub(super) const LASTS: Duration = Duration::from_hours(10);
 const N: usize = 24;

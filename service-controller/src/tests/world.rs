@@ -17,7 +17,7 @@ use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    NAMES, Components,
+    Components, NAMES,
     config::Work,
     mirror::Reading,
     plan::{

@@ -305,10 +305,10 @@ mod tests {
     // Behaviour: S21
     #[test]
     fn informational_event_only_on_build_or_change() {
-        let mut remark = OneTimeEvent::default();
+        let mut event = OneTimeEvent::default();
         let rounds =
             [("a", false), ("a", true), ("a", true), ("b", false), ("b", false), ("a", false), ("a", true)];
-        let due: Vec<bool> = rounds.iter().map(|(now, builds)| remark.is_due(now, *builds)).collect();
+        let due: Vec<bool> = rounds.iter().map(|(now, builds)| event.is_due(now, *builds)).collect();
         assert_eq!(due, [false, true, false, true, false, true, false]);
     }
 }

@@ -7,14 +7,19 @@ use super::{
 };
 
 /// Returns the informational Events that are due, for a Service that this adapter serves. `builds`: whether the plan creates something.
-pub(crate) fn remarks(service: &Service, memory: &mut Memory, facts: &Facts<'_>, builds: bool) -> Vec<Fact> {
+pub(crate) fn informational_facts(
+    service: &Service,
+    memory: &mut Memory,
+    facts: &Facts<'_>,
+    builds: bool,
+) -> Vec<Fact> {
     if service.role() != Role::Wanted || !has_load_balancers(facts) {
         return Vec::new();
     }
     let unnamed = facts.validated.wanted.as_ref().map(|wanted| wanted.unnamed);
-    let mut remarks = memory.reported.remarks(&service.foreign, unnamed, builds);
-    remarks.extend(memory.reported.report_members(facts.validated.grown, facts.now));
-    remarks
+    let mut facts_to_emit = memory.reported.informational_facts(&service.foreign, unnamed, builds);
+    facts_to_emit.extend(memory.reported.report_members(facts.validated.grown, facts.now));
+    facts_to_emit
 }
 
 #[cfg(test)]
@@ -26,13 +31,13 @@ mod tests {
         annotations::settings::Defaults,
         features::{Features, name},
         foreign::Foreign,
-        validated::Validated,
         service::{Class, Kind},
         targets::Targets,
+        validated::Validated,
     };
 
     #[test]
-    fn only_served_services_have_remarks() {
+    fn only_served_services_get_informational_events() {
         let ignored = vec!["metallb.io/address-pool".to_owned()];
         let foreign = Foreign { ignored: ignored.clone(), ..Foreign::default() };
         let served = Service { kind: Kind::LoadBalancer, foreign, ..Service::default() };
@@ -52,7 +57,7 @@ mod tests {
                 cloud: None,
                 now: Duration::ZERO,
             };
-            assert_eq!(remarks(service, &mut Memory::default(), &facts, true), want, "{case}");
+            assert_eq!(informational_facts(service, &mut Memory::default(), &facts, true), want, "{case}");
         }
     }
 }
