@@ -50,7 +50,7 @@ pub(crate) struct AccessControl {
 /// The authorisation checks that need the body of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
-    /// The cluster that is served. `None`: any cluster.
+    /// The ID of the cluster whose calls are accepted. `None`: calls for any cluster are accepted.
     pub(crate) cluster_id: Option<Arc<str>>,
     pub(crate) refusals: Refusals,
 }
@@ -201,8 +201,8 @@ impl Fresh {
     }
 }
 
-/// Counts a reload of a certificate. A renewal of the issued certificate does not clear the gauge after a refused change, because the files
-/// on disk are still refused.
+/// Counts a reload of a certificate. After refused new files, a renewal of the old certificate does not clear the gauge: the files on disk
+/// are still refused.
 fn count(metrics: &Metrics, refused: &AtomicBool, occasion: Occasion, taken: bool) {
     if occasion == Occasion::Changed {
         refused.store(!taken, Relaxed);

@@ -23,12 +23,12 @@ impl Clock {
     pub(crate) fn at(&self, instant: Instant) -> SystemTime {
         match instant.checked_duration_since(self.started) {
             Some(since) => self.wall + since,
-            // Another process observed this time before this process started.
+            // The time comes from another process, which observed it before this process started.
             None => self.wall.checked_sub(self.started - instant).unwrap_or(self.wall),
         }
     }
 
-    /// Converts a wall-clock time, possibly of another host's clock, to an instant. Never returns an instant in the future.
+    /// Converts a wall-clock time, possibly from another host's clock, to an instant. Never returns an instant in the future.
     #[must_use]
     pub(crate) fn instant(&self, wall: SystemTime) -> Instant {
         let now = Instant::now();
@@ -36,14 +36,14 @@ impl Clock {
         now.checked_sub(age).unwrap_or(self.started)
     }
 
-    /// The current wall-clock time.
+    /// Returns the current wall-clock time.
     #[must_use]
     pub(crate) fn now(&self) -> SystemTime {
         self.at(Instant::now())
     }
 }
 
-/// The system's wall-clock time, for certificates and timestamps.
+/// Returns the system's wall-clock time, for certificates and timestamps.
 #[expect(clippy::disallowed_methods, reason = "the only place that reads the wall clock")]
 pub(crate) fn wall() -> SystemTime {
     SystemTime::now()

@@ -73,7 +73,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|error| format!("{error}: use an IP address and a port, such as 0.0.0.0:10273"))
 }
 
-/// Checks the maximum age of connections. Too small a value would close connections at once.
+/// Checks the maximum age of connections. If the value is too small, connections would be closed at once.
 fn connection_age(text: &str) -> Result<Duration, String> {
     let age = SpanParser::new().parse_unsigned_duration(text);
     let age = age.map_err(|_error| "use a number with its unit, such as 90s, 30m, 2h".to_owned())?;
@@ -84,7 +84,7 @@ fn connection_age(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Checks a log filter when flags are parsed, so that an invalid one is refused at the start.
+/// Checks a log filter when flags are parsed, so that an invalid filter is refused at the start.
 fn filter(text: &str) -> Result<String, String> {
     check_filter(text, "info,cloud_adapter=debug").map(|()| text.to_owned())
 }
@@ -98,7 +98,7 @@ pub struct Config {
     pub cache: CacheSettings,
     /// This cluster's share of the account's limits; rates and bursts in the file are multiplied by this share.
     pub share: f64,
-    /// Families without limits in the file or the driver. Each gets 5 calls a second.
+    /// The families whose limits are neither in the file nor in the driver. Each of these families gets 5 calls a second.
     pub assumed: Vec<&'static str>,
     /// Digest of the file, which identifies the version of the configuration.
     pub revision: String,

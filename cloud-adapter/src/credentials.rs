@@ -1,7 +1,8 @@
 //! Replaces the cloud credentials while the adapter runs. New credentials are verified first, and refused if they belong to another
 //! project.
 //!
-//! With credentials of another project, the cloud would seem empty: all nodes would be deleted, and all load balancers recreated.
+//! If the adapter used credentials of another project, the cloud would seem empty: all nodes would be deleted, and all load balancers
+//! recreated.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -15,18 +16,18 @@ use crate::{
     rpc::Rpc,
 };
 
-/// Value of the label `kind` of `config_reload_total`.
+/// The value of the label `kind` of `config_reload_total`.
 const KIND: &str = "credentials";
-/// Delay before new credentials are verified again if the verification failed for a reason other than the credentials.
+/// The delay before the adapter verifies new credentials again. The delay applies if the cause of the failure was not the credentials.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Whether there are new credentials that were not verified yet. A standby may not call the vendor. It verifies new credentials when it
-/// becomes leader, before it uses the old credentials, because the old credentials may have expired. Clones share the state.
+/// Whether there are new credentials that were not verified yet. A standby may not call the vendor. When it becomes leader, it verifies new
+/// credentials before it uses the old credentials, because the old credentials may have expired. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Untried(Arc<watch::Sender<bool>>);
 
 impl Untried {
-    /// Waits until all new credentials are verified. A leader needs one self-check for this.
+    /// Waits until all new credentials are verified. The leader verifies them with one self-check.
     pub(crate) async fn none(&self) {
         // `wait_for` cannot fail, because `self` holds the sender.
         let _none = self.0.subscribe().wait_for(|untried| !untried).await.is_ok();
@@ -37,18 +38,19 @@ impl Untried {
     }
 }
 
-/// The verdict on new credentials.
+/// The result of the verification of new credentials.
 #[derive(Debug, PartialEq)]
 enum Verdict {
-    /// The new credentials have access to the same scope as the old ones.
+    /// The new credentials have access to the same scope as the old credentials.
     Switch,
-    /// The new credentials have access to another scope, or to none. The text is the reason.
+    /// The new credentials have access to another scope, or to no scope. The text is the reason.
     Refuse(String),
-    /// The verification failed for a reason other than the credentials. The text is that reason.
+    /// The cause of the failed verification was not the credentials. The text is the cause.
     Later(String),
 }
 
-/// Decides from the result of the self-check with the new credentials. `known` is the scope of the old ones, if it is known.
+/// Returns the verdict for the result of the self-check with the new credentials. `known` is the scope of the old credentials, if it is
+/// known.
 fn judge(known: Option<&Scope>, found: Result<&Scope, (Fault, String)>) -> Verdict {
     match (known, found) {
         (Some(known), Ok(found)) if known.fingerprint != found.fingerprint => Verdict::Refuse(format!(
@@ -69,7 +71,7 @@ pub(crate) async fn follow<D: Driver>(driver: Arc<D>, rpc: Rpc, untried: Untried
         Follow::start([file.path.clone()], |contents: &[Vec<u8>]| Ok::<_, Infallible>(contents.concat()));
     let follow = match follow {
         Ok(follow) => follow,
-        // This is unexpected, because the driver has read the file before.
+        // This error is unexpected, because the driver has read the file before.
         Err(error) => {
             tracing::error!(%error, "Cannot read the credentials file; restart the adapter after changing credentials");
             return std::future::pending().await;
@@ -88,7 +90,8 @@ pub(crate) async fn follow<D: Driver>(driver: Arc<D>, rpc: Rpc, untried: Untried
     tokio::join!(follow.run(reload::EVERY, unreadable), take_over);
 }
 
-/// Verifies each new content while this replica leads, and repeats `attempt` until it returns true (decided).
+/// Verifies each new content of the file while this replica leads. Repeats `attempt` until it returns true, which means that the verdict is
+/// final.
 async fn take_over<Content, Tried: Future<Output = bool>>(
     mut content: watch::Receiver<Arc<Content>>,
     rpc: &Rpc,
@@ -108,7 +111,7 @@ async fn take_over<Content, Tried: Future<Output = bool>>(
             if decided {
                 break;
             }
-            // A newer file is verified without delay.
+            // If the file changes, the newer content is verified without delay.
             let _sooner = tokio::time::timeout(AGAIN, content.changed()).await.is_ok();
         }
     }

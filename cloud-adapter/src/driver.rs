@@ -57,7 +57,7 @@ pub trait Driver:
     /// Returns the scope of the credentials. Cost: one cheap vendor call.
     fn self_check(&self, session: &Session) -> impl Future<Output = Result<Scope, VendorError>> + Send;
 
-    /// The credentials file, if it may be replaced while the adapter runs. `None`: the credentials never change.
+    /// Returns the credentials file, if it may be replaced while the adapter runs. `None`: the credentials never change.
     fn credentials(&self) -> Option<CredentialsFile<Self>>
     where
         Self: Sized,
@@ -65,7 +65,8 @@ pub trait Driver:
         None
     }
 
-    /// PEM certificates that are trusted for the vendor's servers in place of the system's CAs. `None`: trust the system's CAs.
+    /// Returns PEM certificates that are trusted for the vendor's servers in place of the system's CAs. `None`: the system's CAs are
+    /// trusted.
     fn ca_certificates(&self) -> Option<Vec<u8>> {
         None
     }
@@ -73,30 +74,30 @@ pub trait Driver:
     /// Parses a provider ID. Cost: no vendor call.
     fn locate(&self, provider_id: &str) -> Location;
 
-    /// Converts a provider ID to the form that listings use. In clouds with several forms, callers may use any of the forms. Pure function.
-    /// Default: there is only one form.
+    /// Converts a provider ID to the form that listings use. Some clouds have several forms of provider IDs, and callers may use any of
+    /// these forms. Pure function. Default: there is only one form.
     fn spelled(&self, provider_id: &str) -> String {
         provider_id.to_owned()
     }
 
-    /// Returns the steps to the desired state, in order; empty if the load balancer is in sync.
+    /// Returns the steps to the desired state, in order. If the load balancer is in sync, there are no steps.
     ///
-    /// Pure function. Steps may refer to parts that earlier steps create: the runtime executes only the first step, then observes and plans
-    /// again. The last step records `desired.hash` in the cloud, so that a half-built load balancer never looks complete.
+    /// Pure function. Steps may refer to parts that earlier steps create, because the runtime executes only the first step, then observes
+    /// and plans again. The last step records `desired.hash` in the cloud, so that a half-built load balancer never looks complete.
     ///
-    /// To adopt a load balancer without the adapter's tags, the first step tags it. Listings then return it as [`Origin::Adopted`], unless
-    /// its name shows that it was created for the key.
+    /// To adopt a load balancer without the adapter's tags, the first step sets the tags. Listings then return the load balancer as
+    /// [`Origin::Adopted`], unless its name shows that it was created for the key.
     ///
     /// If [`DesiredLoadBalancer::shares`] is set, `observed` may be a load balancer of other owners and users that has no record of this
     /// key yet. The driver must not change the parts of other users. The first step records the key, so that the load balancer is not
-    /// deleted while the key uses it.
+    /// deleted while a Service with this key uses it.
     ///
-    /// `fence` is written in the form of [`write_fence`] into the tags of steps that set tags anyway; a different fence alone requires no
+    /// Steps that set tags anyway also write `fence` into the tags, in the form of [`write_fence`]. A different fence alone requires no
     /// step. If the recorded hash has another version, the driver compares the fields, and the hash alone requires no step.
     ///
     /// # Errors
-    /// Returns [`Fault::Immutable`] if the desired state cannot be reached in place, but only after all other steps are done, so that
-    /// backends are always updated; [`Fault::Invalid`] if this cloud does not support the desired state.
+    /// Returns [`Fault::Immutable`] if the desired state cannot be reached in place. This error comes only after all other steps are done,
+    /// so that backends are always updated. Returns [`Fault::Invalid`] if this cloud does not support the desired state.
     fn plan(
         &self,
         desired: &DesiredLoadBalancer,
@@ -104,11 +105,12 @@ pub trait Driver:
         observed: Option<&LoadBalancerRecord<Self::Detail>>,
     ) -> Result<Vec<Self::Step>, VendorError>;
 
-    /// Returns the steps that create a load balancer again after the runtime deleted it for that purpose. Pure function. Default:
+    /// Returns the steps that recreate a load balancer, which the runtime deleted for this purpose. Pure function. Default:
     /// [`Self::plan`] without an observed load balancer.
     ///
-    /// `former` is already deleted. Its properties, such as the private address, may be requested again; if the vendor refuses, the runtime
-    /// continues without them. A process that did not delete `former` itself calls [`Self::plan`] instead.
+    /// `former` is the load balancer that was deleted. The steps may request its properties again, such as the private address. If the
+    /// vendor refuses, the runtime continues without these properties. A process that did not delete `former` itself calls [`Self::plan`]
+    /// instead.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::plan`].
@@ -122,12 +124,12 @@ pub trait Driver:
         self.plan(desired, fence, None)
     }
 
-    /// Whether a load balancer of the key may have this name, whatever the names of owner and cluster were when the load balancer was
-    /// created. Pure function.
+    /// Returns a function that tells whether a name may belong to a load balancer of the key. The names that owner and cluster had at its
+    /// creation do not matter. Pure function.
     fn names_of(&self, key: &LoadBalancerKey) -> impl Fn(&str) -> bool;
 
-    /// Recognises load balancers without the adapter's tags that the vendor's usual cloud controller manager created. Pure function.
-    /// Default: recognises none.
+    /// Returns a function that recognises load balancers without the adapter's tags that the vendor's usual cloud controller manager
+    /// created. Pure function. Default: no load balancer is recognised.
     ///
     /// The names of cluster, namespace and Service identify these load balancers, but another cluster may use the same names. Therefore a
     /// caller gets such a load balancer only if it belongs to the adopter alone and the caller requests adoption `IF_UNOWNED`. A load balancer
@@ -137,22 +139,23 @@ pub trait Driver:
         |_: &LoadBalancerRecord<Self::Detail>| Heritage::Unrelated
     }
 
-    /// Returns the steps that delete a load balancer with all its parts, in dependency order; empty while the vendor is already deleting
-    /// it. Pure function.
+    /// Returns the steps that delete a load balancer with all its parts, in dependency order. While the vendor is already deleting the load
+    /// balancer, there are no steps. Pure function.
     ///
-    /// For a shared load balancer, only the parts of the key are deleted. The load balancer itself is deleted with its last user, if one of
-    /// its users owned it.
+    /// For a shared load balancer, only the parts of the key are deleted. The load balancer itself is deleted with its last user, if it was
+    /// owned by any of its users.
     fn plan_deletion(&self, observed: &LoadBalancerRecord<Self::Detail>) -> Vec<Self::Step>;
 
-    /// Returns the steps that release an adopted load balancer ([`Origin::Adopted`]): they delete the parts that were created for the key of
-    /// `observed`, then the adapter's tags. The load balancer and its other parts stay. Empty while the vendor is changing the load balancer.
-    /// Pure function. Default: the steps of [`Driver::plan_deletion`], for drivers that list no load balancer as adopted.
+    /// Returns the steps that release an adopted load balancer ([`Origin::Adopted`]). The steps delete the parts that were created for the
+    /// key of `observed`, then the adapter's tags. The load balancer and its other parts stay. While the vendor is changing the load
+    /// balancer, there are no steps. Pure function. Default: the steps of [`Driver::plan_deletion`], for drivers that list no load balancer
+    /// as adopted.
     fn plan_release(&self, observed: &LoadBalancerRecord<Self::Detail>) -> Vec<Self::Step> {
         self.plan_deletion(observed)
     }
 
-    /// Whether other keys use a load balancer, too, besides the key for which it is listed. Pure function. Default: no load balancer is
-    /// shared.
+    /// Returns whether a load balancer is also used by keys other than the key for which it is listed. Pure function. Default: no load
+    /// balancer is shared.
     ///
     /// A shared load balancer is never deleted and recreated for one of its users, even if the caller allows recreation.
     fn is_used_by_others(&self, observed: &LoadBalancerRecord<Self::Detail>) -> bool {
@@ -170,7 +173,7 @@ pub trait Driver:
     /// Reads one load balancer by the vendor's ID, as complete as in a listing. The default is for vendors without such a read: the runtime
     /// lists the collection instead. Drivers that would need several calls keep the default.
     ///
-    /// The runtime uses this while a user waits for one load balancer, if a listing has more pages than there are waiting users.
+    /// The runtime calls this function while a user waits for one load balancer, if a listing has more pages than there are waiting users.
     ///
     /// Cost: one vendor call.
     fn look_up(
@@ -182,13 +185,15 @@ pub trait Driver:
         async { Ok(Lookup::Unknown) }
     }
 
-    /// Reads the load balancers whose tags name the key, as complete as in a listing and, within [`Description::consistency_horizon`], as
-    /// reliable: an empty result proves that there are none. `None` (the default): one call proves nothing, and the runtime lists the
-    /// collection instead. Drivers that create load balancers without tags also return `None`.
+    /// Reads the load balancers whose tags name the key. Each of these load balancers is as complete as in a listing. Within
+    /// [`Description::consistency_horizon`], the result is as reliable as a listing: an empty result proves that there are no such load
+    /// balancers. `None` (the default): one call proves nothing, and the runtime lists the collection instead. Drivers that create load
+    /// balancers without tags also return `None`.
     ///
-    /// The runtime uses this before a create while a user waits, if a listing has more pages than there are waiting users. Load balancers
-    /// with the key's name but without tags are known only from the last listing, which is as old as the cache settings and the caller
-    /// allow. If a third party has created such a load balancer since then, the runtime creates another one for the key.
+    /// The runtime calls this function before a create while a user waits, if a listing has more pages than there are waiting users. Load
+    /// balancers with the key's name but without tags are known only from the last listing. The cache settings and the caller limit the age
+    /// of this listing. If a third party has created such a load balancer since then, the runtime creates another load balancer for the
+    /// key.
     ///
     /// Cost: one vendor call.
     fn find(
@@ -200,8 +205,8 @@ pub trait Driver:
         async { Ok(None) }
     }
 
-    /// Groups route changes into vendor calls: one call for all changes, or one call per change. Pure function. The results are in the
-    /// order of the changes, removals first.
+    /// Groups route changes into vendor calls: one call for all changes, or one call per change. Pure function. The results of the steps
+    /// are in the order of the changes, removals first.
     fn plan_routes(&self, changes: &RouteChanges) -> Vec<Self::Step>;
 
     /// Makes one vendor write. Must not sleep, retry or loop.
@@ -230,8 +235,8 @@ impl<D> fmt::Debug for CredentialsFile<D> {
 
 /// A collection that the vendor can list.
 pub trait Collection<T: Item> {
-    /// Returns one page of the listing with at most `size` items; `None`: the vendor's page size. The runtime requests further pages,
-    /// removes duplicates and restarts a listing if necessary. Cost: one vendor call.
+    /// Returns one page of the listing, with at most `size` items. If `size` is `None`, the vendor's page size applies. The runtime
+    /// requests further pages, removes duplicates and restarts a listing if necessary. Cost: one vendor call.
     fn list_page(
         &self,
         session: &Session,
@@ -244,12 +249,12 @@ pub trait Collection<T: Item> {
 pub trait InstanceLookup {
     /// Looks up instances by the vendor's IDs, at most [`Description::batch`] at once. Returns one answer per ID, in order.
     ///
-    /// Cost: one vendor call if the vendor has a batch read, else one per ID. `None`: the vendor cannot look up by ID, so the runtime lists
-    /// instances.
+    /// Cost: one vendor call if the vendor has a batch read, else one call per ID. `None`: the vendor cannot look up by ID, so the runtime
+    /// lists instances.
     ///
     /// # Errors
-    /// Returns the errors of the call. An error about some of the IDs names them in [`VendorError::fields`]: the runtime repeats the call
-    /// once without these IDs. With [`Fault::NotFound`], the instances with these IDs do not exist.
+    /// Returns the errors of the call. An error about some of the IDs names these IDs in [`VendorError::fields`]; the runtime then repeats
+    /// the call once without them. With [`Fault::NotFound`], the instances with these IDs do not exist.
     fn get_batch(
         &self,
         session: &Session,
@@ -259,15 +264,15 @@ pub trait InstanceLookup {
 
 /// One vendor write of a plan. `Display` describes the write, such as `create listener tcp/443`.
 pub trait Step: Clone + fmt::Debug + fmt::Display + PartialEq + Send + Sync + 'static {
-    /// The vendor operation, with the family whose budget it is charged to.
+    /// Returns the vendor operation. The call is charged to the budget of the operation's family.
     fn operation(&self) -> Operation;
 
-    /// The priority: [`Priority::Traffic`] if traffic depends on the write (backends, routes) or if it frees an address, else
+    /// Returns the priority: [`Priority::Traffic`] if traffic depends on the write (backends, routes) or if it frees an address, else
     /// [`Priority::Interactive`].
     fn class(&self) -> Priority;
 }
 
-/// The step as a dry run reports it.
+/// Converts a step to the form in which a dry run reports it.
 pub(crate) fn planned<S: Step>(step: &S) -> PlannedStep {
     let operation = step.operation();
     PlannedStep {
@@ -282,22 +287,22 @@ pub(crate) fn planned<S: Step>(step: &S) -> PlannedStep {
 pub enum Outcome {
     /// The vendor has executed or accepted the write; the next observation shows the result.
     Accepted,
-    /// The vendor has created, or is creating, a load balancer and returned this ID, by which the runtime looks the load balancer up.
+    /// The vendor has created a load balancer, or is creating it, and returned this ID. The runtime looks the load balancer up by this ID.
     Created(String),
-    /// One result for each route of a batch, in the order of the step: removals first, then additions. The result of an addition has the
-    /// created route, if the vendor returns it. Then the snapshot needs no further listing.
+    /// One result for each route of a batch, in the order of the step: removals first, then additions. The result of an addition contains
+    /// the created route if the vendor returns it. Then the snapshot needs no further listing.
     Items(Vec<Result<Option<Route>, VendorError>>),
 }
 
 /// How a repeated create is prevented from creating a second load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deduplication {
-    /// The create has an idempotency token, which the driver derives from the key, so that another process sends the same token.
+    /// The create has an idempotency token. The driver derives the token from the key, so that another process sends the same token.
     ClientToken,
     /// The create has a deterministic name, and the vendor refuses a second load balancer with that name.
     UniqueName,
-    /// The vendor has no protection. The runtime creates only after a listing, or [`Driver::find`], that reliably shows all creates of this
-    /// process and its predecessor; until then the runtime only observes.
+    /// The vendor has no protection. The runtime first needs a listing, or [`Driver::find`], that reliably shows all creates of this
+    /// process and its predecessor. Until then the runtime only observes.
     ListThenCreate,
 }
 
@@ -332,22 +337,22 @@ pub struct Description {
     pub parameters: Vec<Parameter>,
     /// Maximum time by which reads lag behind writes.
     pub consistency_horizon: Duration,
-    /// Time after a lost answer in which the vendor may still execute a create, including the time until reads show the load balancer. In
-    /// this time the create is not repeated, and absence is not proven. Must be at least [`Self::consistency_horizon`]. A new leader cannot
-    /// know the last creates of its predecessor, so this time also counts from the start of the new term.
+    /// Time after a lost answer within which the vendor may still execute a create, including the time until reads show the load balancer.
+    /// During this time the create is not repeated, and absence is not proven. Must be at least [`Self::consistency_horizon`]. A new leader
+    /// cannot know the last creates of its predecessor, so the same time also applies from the start of the new term.
     pub create_horizon: Duration,
     /// How a repeated create is prevented from creating a second load balancer.
     pub deduplication: Deduplication,
     /// Maximum number of IDs in one [`InstanceLookup::get_batch`].
     pub batch: usize,
-    /// Delay before the first poll after a step that the vendor executes asynchronously. The delay is doubled up to 15 s.
+    /// Delay before the first poll after a step that the vendor executes asynchronously. The delay doubles after each poll, up to 15 s.
     pub poll: Duration,
     /// Typical duration of operations, by RPC name.
     pub expected_latency: Vec<(&'static str, Duration)>,
 }
 
 impl Description {
-    /// Whether this cloud has a capability.
+    /// Returns whether this cloud has a capability.
     #[must_use]
     pub fn can(&self, name: &str) -> bool {
         self.capability(name).is_some()

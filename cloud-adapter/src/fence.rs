@@ -1,11 +1,11 @@
-//! Records the newest writer of each cluster and scope, and refuses older ones.
+//! Records the newest writer of each cluster and scope, and refuses older writers.
 //!
-//! The epoch is compared for the whole scope, because one replica at a time holds the scope's Lease. The sequence is compared per object,
-//! because that replica sends requests for different objects concurrently, and the requests may arrive out of order.
+//! The epoch applies to the whole scope, because one replica at a time holds the scope's Lease. The sequence applies to an object, because
+//! that replica sends requests for different objects concurrently, and the requests may arrive out of order.
 //!
-//! The state in memory is bounded and ends with the process. [`Fences::check_tags`] restores it from the tags that drivers write. Fences
-//! cause no additional writes: if the new writer has only changed backends or deleted objects, only this process knows that the former
-//! writer was replaced.
+//! The state in memory is bounded and ends with the process. [`Fences::check_tags`] restores the state from the tags that drivers write.
+//! Fences cause no additional writes. If the new writer has only changed backends or deleted objects, only this process knows that a new
+//! writer replaced the former writer.
 
 use std::{
     collections::BTreeMap,
@@ -29,9 +29,9 @@ pub(crate) struct Fences(Mutex<BTreeMap<(String, String), Holder>>);
 #[derive(Debug)]
 struct Holder {
     epoch: u64,
-    /// The highest sequence of each object in `epoch`.
+    /// The highest sequence of each object within `epoch`.
     sequences: BTreeMap<String, u64>,
-    /// Lower bound of the sequences of objects that were evicted from `sequences`.
+    /// The lower bound of the sequences of objects that were evicted from `sequences`.
     floor: u64,
     used: Instant,
 }
@@ -45,7 +45,8 @@ impl Holder {
         self.sequences.get(object).copied().unwrap_or(self.floor)
     }
 
-    /// Records the sequence of an object. When the map is full, evicts half of the objects at once: those with the lowest sequences.
+    /// Records the sequence of an object. When the map is full, half of the objects are evicted at once: the objects with the lowest
+    /// sequences.
     fn note(&mut self, object: &str, sequence: u64) {
         self.sequences.insert(object.to_owned(), sequence);
         if self.sequences.len() > OBJECTS_MAX {
@@ -90,7 +91,7 @@ impl Fences {
     /// Reads the newest fence of the writer's scope from the tags of a cluster's objects, and refuses the writer if that fence is newer.
     ///
     /// # Errors
-    /// Returns `STALE_FENCE` if a tag has a newer fence.
+    /// Returns `STALE_FENCE` if a tag contains a newer fence.
     pub(crate) fn check_tags<'a>(
         &self,
         cluster_id: &str,
@@ -111,7 +112,7 @@ impl Fences {
         });
     }
 
-    /// Checks that a writer that was admitted earlier is still the newest of its scope.
+    /// Checks that a writer that was admitted earlier is still the newest writer of its scope.
     ///
     /// # Errors
     /// Returns `STALE_FENCE` if a newer writer is known.
@@ -138,10 +139,10 @@ impl Fences {
     }
 }
 
-/// Refuses a writer if the tag of its object has a newer fence of the same scope.
+/// Refuses a writer if the tag of its object contains a newer fence of the same scope.
 ///
 /// # Errors
-/// Returns `STALE_FENCE` if the tag has a newer fence.
+/// Returns `STALE_FENCE` if the tag contains a newer fence.
 pub(crate) fn check_tag(fence: &Fence, tag: Option<&Fence>) -> Result<(), AdapterError> {
     match tag.filter(|tag| tag.scope == fence.scope) {
         Some(tag) if (tag.epoch, tag.sequence) > (fence.epoch, fence.sequence) => {

@@ -22,7 +22,7 @@ pub(crate) async fn serve(listener: Listener, endpoints: Endpoints, stop: Cancel
     }
 }
 
-/// Combines the open pages, which all callers may read, and the status pages, which only `readers` may read.
+/// Combines the open pages, which all clients may read, and the status pages, which only `readers` may read.
 pub(crate) fn endpoints(rpc: Rpc, page: Page, readers: Readers) -> Endpoints {
     let open = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
@@ -32,8 +32,8 @@ pub(crate) fn endpoints(rpc: Rpc, page: Page, readers: Readers) -> Endpoints {
     Endpoints::new(open, page::routes(page), readers)
 }
 
-/// Answers the readiness probe. A replica that serves is ready, also as a standby, because rollouts and disruption budgets must count it.
-/// The replica stays ready while the cloud is unreachable, so that clients reach the replica and get the error of the cloud.
+/// Answers the readiness probe. A replica that serves is ready, even as a standby, because rollouts and disruption budgets must count the
+/// standby. The replica stays ready while the cloud is unreachable, so that clients reach the replica and get the error of the cloud.
 async fn ready(State(rpc): State<Rpc>) -> String {
     match &*rpc.health.borrow() {
         _ if !rpc.replica.leads() => "ok: standby\n".to_owned(),

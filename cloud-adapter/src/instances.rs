@@ -1,4 +1,4 @@
-//! Looks up instances and judges whether they exist. [`existence`] has the rules for evidence; this module collects the observations.
+//! Looks up instances and decides whether they exist. The rules for evidence are in [`existence`]; this module collects the observations.
 
 mod absence;
 mod existence;
@@ -34,12 +34,12 @@ use crate::{
     vendor::Session,
 };
 
-/// Maximum age of a listing that lacks a requested name, before the collection is listed again.
+/// The maximum age of a listing that lacks a requested name. If the listing is older, the collection is listed again.
 const NEGATIVE: Duration = Duration::from_secs(5);
 /// Maximum number of references in one request.
 const REFS_MAX: usize = 500;
 
-/// Looks up instances and judges their existence.
+/// Looks up instances and decides whether they exist.
 #[derive(Debug)]
 pub(crate) struct Finder<D> {
     driver: Arc<D>,
@@ -60,7 +60,7 @@ enum Target {
     Bad(AdapterError),
 }
 
-/// The observation of a target before it is judged.
+/// What is known about a target before the verdict on its existence.
 #[derive(Debug)]
 enum Known {
     /// The verdict is known without an observation.
@@ -103,10 +103,10 @@ impl<D: Driver> Finder<D> {
         self.memory.forget();
     }
 
-    /// Returns one result per reference, in order, and the time of the oldest observation among the results.
+    /// Returns one result per reference, in order. Also returns the time of the oldest observation among the results.
     ///
-    /// Cost: none if the cached observations are fresh enough. Otherwise one look-up per batch, or one listing if that is cheaper, both
-    /// shared with concurrent callers. Names need a listing. A self-check is added if only the credentials can prove an absence.
+    /// Cost: no call if the cached observations are fresh enough. Otherwise one look-up per batch, or one listing if that is cheaper;
+    /// concurrent callers share these calls. Names need a listing. A self-check is added if only the credentials can prove an absence.
     ///
     /// # Errors
     /// Returns the error of the listing or of the batch look-up, which applies to the whole request. Such an error never causes look-ups of
@@ -162,7 +162,7 @@ impl<D: Driver> Finder<D> {
             Some(Ref::ProviderId(provider_id)) => {
                 strings::refuse(strings::too_long(path, [("provider_id", provider_id.as_str())]))?;
                 match self.driver.locate(&provider_id) {
-                    // Observations are stored under the form of the ID that listings use, so convert this ID.
+                    // Observations are stored under the form of the ID that listings use, so the ID is converted to this form.
                     Location::Here(vendor_id) => {
                         Ok(Target::Id { provider_id: self.driver.spelled(&provider_id), vendor_id })
                     }
@@ -176,8 +176,8 @@ impl<D: Driver> Finder<D> {
         }
     }
 
-    /// Returns a listing for names, if there are any names. The listing is as fresh as requested; if it lacks one of the names, it is at
-    /// most [`NEGATIVE`] old.
+    /// Returns a listing for names, if there are any names. The listing is as fresh as requested. If it lacks one of the names, its age is
+    /// at most [`NEGATIVE`].
     async fn listed(
         &self,
         targets: &[Target],
@@ -227,7 +227,7 @@ impl<D: Driver> Finder<D> {
         self.lookups.get(wanted, bound, session).await
     }
 
-    /// For each target with an ID, returns the instance if it was observed at `bound` or later.
+    /// Returns, for each target with an ID, the instance if it was observed at `bound` or later.
     fn observed(&self, targets: &[Target], bound: Option<Instant>) -> Vec<Option<ObservedAt<Instance>>> {
         let ids = targets.iter().map(|target| match target {
             Target::Id { provider_id, .. } => Some(provider_id.as_str()),
@@ -304,13 +304,13 @@ impl<D: Driver> Finder<D> {
         self.memory.missed(provider_id, asked, self.snapshot.last_seen(provider_id), direct)
     }
 
-    /// The recorded absence, unless the instance was seen since then.
+    /// Returns the recorded absence, unless the instance was seen since then.
     fn recall(&self, provider_id: &str, bound: Option<Instant>) -> Option<Absent> {
         let shown = self.snapshot.last_seen(provider_id);
         self.memory.recall(provider_id, bound).filter(|absent| shown <= Some(absent.last))
     }
 
-    /// The proof of each absence, if any. The credentials are checked only if that check can be a proof.
+    /// Returns the proof of each absence, if there is a proof. The credentials are checked only if that check can be a proof.
     async fn prove(&self, known: &[Known], session: &Session) -> Vec<Option<Proof>> {
         let mut by_request = BTreeMap::new();
         let mut passed = None;
@@ -344,7 +344,7 @@ impl<D: Driver> Finder<D> {
         Witnesses::of(self.snapshot.seen_since(asked), |id| self.memory.is_member(id))
     }
 
-    /// Whether the credentials have the scope of the snapshot. Cost: one vendor call.
+    /// Returns whether the credentials have the scope of the snapshot. Cost: one vendor call.
     async fn checked(&self, session: &Session) -> bool {
         let scope = self.driver.self_check(session).await;
         let known = self.scope.borrow().as_ref().map(|scope| scope.fingerprint.clone());
@@ -362,7 +362,7 @@ impl<D: Driver> Finder<D> {
         }
     }
 
-    /// Converts an observation for the judgement, and records the proof of an absence.
+    /// Converts an observation to the input of the verdict, and records the proof of an absence.
     fn settle(&self, known: Known, proof: Option<Proof>) -> Seen {
         match known {
             Known::Plain(seen, _) => seen,
@@ -382,8 +382,8 @@ impl<D: Driver> Finder<D> {
 }
 
 impl Known {
-    /// Time of the read that did not return the instance, or returned it as terminated. `None`: the absence is proven already, or there is
-    /// no absence to prove.
+    /// Returns the time of the read that did not return the instance, or returned it as terminated. `None`: the absence is already proven,
+    /// or there is no absence to prove.
     fn needs_proof(&self) -> Option<Instant> {
         match self {
             Self::Missing(_, absent) if absent.proof.is_none() => Some(absent.last),
@@ -392,7 +392,7 @@ impl Known {
         }
     }
 
-    /// The proof that was recorded earlier, if any.
+    /// Returns the proof that was recorded earlier, if there is one.
     fn proof(&self) -> Option<Proof> {
         match self {
             Self::Missing(_, absent) => absent.proof,
@@ -400,7 +400,7 @@ impl Known {
         }
     }
 
-    /// Time at which the vendor was asked.
+    /// Returns the time at which the vendor was asked.
     fn observed(&self) -> Option<Instant> {
         match self {
             Self::Plain(_, asked) => *asked,
@@ -409,7 +409,7 @@ impl Known {
     }
 }
 
-/// Instances with this name that may still be a node. Terminated instances are excluded, because a name never proves absence.
+/// Returns the instances with this name that may still be a node. Terminated instances are excluded, because a name never proves absence.
 fn named<'a>(name: &'a str, view: &'a View<Instance>) -> impl Iterator<Item = &'a Arc<Instance>> {
     view.items.iter().filter(move |item| item.name == name && !ends(item))
 }
@@ -434,7 +434,7 @@ fn by_name(name: &str, view: &View<Instance>) -> Known {
     }
 }
 
-/// The value of the metric's label.
+/// Returns the value of the metric's label.
 const fn word(existence: Existence) -> &'static str {
     match existence {
         Existence::Exists => "exists",

@@ -1,4 +1,4 @@
-//! The duty of this replica (leader, standby, shutting down), which the services check.
+//! The duty of this replica: leader, standby or shutting down. The services check the duty.
 //!
 //! This module makes no decisions: `election` sets the duty.
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cloud_api_proto::{AdapterError, Reason};
 use tokio::{sync::watch, time::Instant};
 
-/// The request ID in answers of standbys.
+/// The request ID that standbys put in their answers.
 pub(crate) const STANDBY: &str = "standby";
 
 /// The current duty of this replica.
@@ -20,9 +20,9 @@ pub(crate) enum Duty {
     },
     /// This replica leads and calls the vendor.
     Leading {
-        /// Number of the term, which increases with each new leader.
+        /// The number of the term. Each new leader increases it.
         epoch: u64,
-        /// Time at which the term began.
+        /// The time at which the term began.
         since: Instant,
     },
     /// The replica is shutting down, and accepts no new work. This is the last duty of a process.
@@ -64,25 +64,25 @@ impl Replica {
         self.change(Duty::Draining);
     }
 
-    /// The duty, with notifications of changes.
+    /// Returns a receiver of the duty and of its changes.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Duty> {
         self.0.subscribe()
     }
 
-    /// Whether this replica leads.
+    /// Returns whether this replica leads.
     pub(crate) fn leads(&self) -> bool {
         matches!(*self.0.borrow(), Duty::Leading { .. })
     }
 
-    /// Whether this replica is shutting down.
+    /// Returns whether this replica is shutting down.
     pub(crate) fn drains(&self) -> bool {
         *self.0.borrow() == Duty::Draining
     }
 
-    /// The current term.
+    /// Returns the current term.
     ///
     /// # Errors
-    /// Returns `NOT_LEADER` or `DRAINING` if there is no term; the caller should try another replica.
+    /// Returns `NOT_LEADER` or `DRAINING` if there is no term. The caller should then try another replica.
     pub(crate) fn term(&self) -> Result<Term, AdapterError> {
         match &*self.0.borrow() {
             Duty::Leading { epoch, since } => {
@@ -112,7 +112,7 @@ pub(crate) struct Term {
 }
 
 impl Term {
-    /// Time at which the term began. Earlier observations may lack changes that the previous leader made.
+    /// Returns the time at which the term began. Earlier observations may lack changes that the previous leader made.
     pub(crate) fn since(&self) -> Instant {
         self.since
     }
@@ -150,7 +150,7 @@ fn refusal(duty: &Duty) -> AdapterError {
         Duty::Standby { leader: None } => {
             AdapterError::new(Reason::NotLeader, "this replica is a standby, and no leader is known")
         }
-        // This replica leads again, so the refused work belongs to an earlier term.
+        // This replica leads again, but the refused work belongs to an earlier term.
         Duty::Leading { .. } => {
             AdapterError::new(Reason::NotLeader, "another replica led in the meantime: repeat the request")
         }

@@ -1,11 +1,11 @@
 //! The adapter *runtime*: the parts of a cloud adapter that are the same for all clouds.
 //!
-//! A vendor implements [`driver::Driver`]. This crate is the gRPC server around that driver: budgeted access to the vendor ([`vendor`]),
-//! access control (`auth`), shared listings and their watches (`snapshot`), convergence tasks that outlive the call (`load_balancers`),
-//! routes, the existence of instances, health, metrics and the status page (`page`). The crate uses Kubernetes only for access control
-//! and for the Lease by which replicas elect a leader (`standby`, `leadership`).
+//! A vendor implements [`driver::Driver`]. This crate is the gRPC server around that driver. It provides budgeted access to the vendor
+//! ([`vendor`]), access control (`auth`), and shared listings with their watches (`snapshot`). It also provides convergence tasks that
+//! outlive the call (`load_balancers`), routes, the existence of instances, health, metrics and the status page (`page`). The crate uses
+//! Kubernetes only for access control and for the Lease by which replicas elect a leader (`standby`, `leadership`).
 
-// Public only for its tests over real connections.
+// This module is public only for its tests over real connections.
 #[doc(hidden)]
 mod access_control;
 pub mod auth;

@@ -1,6 +1,6 @@
 //! The adapter's metrics: `cloud_adapter_*`, with labels from closed sets. There is one method for each kind of event.
 //!
-//! `scrape` has the metrics of state, which is read when the metrics are scraped.
+//! The metrics in `scrape` describe state. The state is read when Prometheus scrapes the metrics.
 
 mod layer;
 mod scrape;
@@ -24,12 +24,12 @@ use self::scrape::Sources;
 pub(crate) use self::{layer::RpcLayer, scrape::SnapshotAge};
 use crate::operation::Operation;
 
-/// Histogram buckets in seconds: from a cached answer to the longest deadline.
+/// The histogram buckets in seconds, from a cached answer to the longest deadline.
 const SECONDS: [f64; 12] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0];
-/// Histogram buckets in items: from one item to the largest batch of the contract.
+/// The histogram buckets in items, from one item to the largest batch of the contract.
 const ITEMS: [f64; 8] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 200.0, 500.0];
-/// Values of the scope label. Callers choose the scopes of fences, so other values are not used as labels: the number of labels must be
-/// bounded.
+/// The values of the scope label. Callers choose the scopes of fences, so other scopes are not used as labels: the number of labels must be
+/// limited.
 const FENCE_SCOPES: [&str; 3] = ["node-controller", "route-controller", "service-controller"];
 
 /// Labels of one metric, as names and values.
@@ -60,13 +60,13 @@ pub struct Metrics {
     rpc_duration: Family<RpcLabels, Histogram>,
 }
 
-/// One vendor call that is counted.
+/// A vendor call to count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VendorCall {
     pub(crate) operation: Operation,
     pub(crate) class: Class,
     pub(crate) controller: &'static str,
-    /// The HTTP status; 0: the vendor did not answer.
+    /// The HTTP status. 0: the vendor did not answer.
     pub(crate) code: u16,
     pub(crate) took: Duration,
 }
@@ -80,16 +80,16 @@ struct CallLabels {
     code: u16,
 }
 
-/// A request of the contract that was answered.
+/// The labels of a request of the contract that was answered.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct RpcLabels {
-    /// The gRPC service, such as `cloudadapter.v1alpha1.RouteService`. From the contract's descriptor, or `other`.
+    /// The gRPC service, such as `cloudadapter.v1alpha1.RouteService`. The name is from the contract's descriptor, or is `other`.
     pub(crate) service: Arc<str>,
-    /// The method, such as `ApplyRoutes`. From the contract's descriptor, or `other`.
+    /// The method, such as `ApplyRoutes`. The name is from the contract's descriptor, or is `other`.
     pub(crate) method: Arc<str>,
     /// The gRPC code, such as `UNAVAILABLE`.
     pub(crate) code: &'static str,
-    /// The contract's reason for a failure; empty for success.
+    /// The contract's reason for a failure. Empty: success.
     pub(crate) reason: &'static str,
     /// The role of the caller.
     pub(crate) controller: &'static str,
@@ -98,7 +98,7 @@ pub(crate) struct RpcLabels {
 /// Why a vendor call was not needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coalesced {
-    /// A call of another caller provided the answer.
+    /// A call for another caller provided the answer.
     SingleFlight,
     /// The call joined a batch.
     Batch,
@@ -196,10 +196,10 @@ impl Metrics {
         metrics
     }
 
-    /// The text that Prometheus scrapes, in the OpenMetrics format.
+    /// Returns the text that Prometheus scrapes, in the OpenMetrics format.
     ///
     /// # Errors
-    /// Never returns an error in practice, because writing to a string succeeds.
+    /// In practice this returns no error, because writing to a string succeeds.
     pub fn render(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
@@ -207,17 +207,17 @@ impl Metrics {
         Ok(text)
     }
 
-    /// The metrics of the gRPC port.
+    /// Returns the metrics of the gRPC port.
     pub(crate) fn security(&self) -> crate::auth::Metrics {
         self.security.clone()
     }
 
-    /// Sets the source of buckets, queues and breakers, and the time to which their timestamps relate.
+    /// Sets the source of buckets, queues and breakers. The source also returns the time to which their timestamps relate.
     pub(crate) fn read_budget(&self, report: impl Fn() -> Option<(Time, Report)> + Send + Sync + 'static) {
         self.sources.set_budget(Box::new(report));
     }
 
-    /// Sets the source of queued calls, by the bucket that blocks them.
+    /// Sets the source of queued calls. Each report names the bucket that delays the calls.
     pub(crate) fn read_queues(&self, queues: impl Fn() -> Vec<QueueReport> + Send + Sync + 'static) {
         self.sources.set_queues(Box::new(queues));
     }
@@ -264,7 +264,7 @@ impl Metrics {
         self.batch_size.get_or_create(&[("op", op)]).observe(f64::from(items));
     }
 
-    /// Counts a listing of a collection, with its number of items; `None`: the listing failed.
+    /// Counts a listing of a collection, with its number of items. `None`: the listing failed.
     pub(crate) fn refreshed(&self, collection: &'static str, items: Option<usize>) {
         let result = if items.is_some() { "ok" } else { "failed" };
         self.snapshot_refreshes.get_or_create(&[("collection", collection), ("result", result)]).inc();
@@ -309,15 +309,15 @@ impl Metrics {
         self.leader.set(i64::from(leads));
     }
 
-    /// Counts a reload of a watched file. `kind`: `limits`, `certificate` and so on.
+    /// Counts a reload of a watched file. `kind` is `limits`, `certificate` and so on.
     pub(crate) fn config_reload(&self, kind: &'static str, taken: bool) {
         let result = if taken { "ok" } else { "failed" };
         self.config_reloads.get_or_create(&[("kind", kind), ("result", result)]).inc();
         self.config_refused(kind, !taken);
     }
 
-    /// Sets whether the current content is refused. Alerts use this gauge: a counter would appear only with the first refusal, so its
-    /// increase could not be seen.
+    /// Sets whether the current content is refused. Alerts use this gauge, because a counter would appear only with the first refusal, and
+    /// its first increase would not be visible.
     pub(crate) fn config_refused(&self, kind: &'static str, refused: bool) {
         self.config_refused.get_or_create(&[("kind", kind)]).set(i64::from(refused));
     }

@@ -19,7 +19,7 @@ impl Family {
     /// All families.
     pub const ALL: [Self; 4] = [Self::Compute, Self::Network, Self::LoadBalancer, Self::Identity];
 
-    /// The name of the family in configuration, metrics and `Cost`.
+    /// Returns the name of the family in configuration, metrics and `Cost`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {

@@ -1,7 +1,7 @@
 //! The status page: `GET /status.json` for programs, and `GET /` as HTML, rendered from the same data.
 //!
-//! With `--status-pages=all`, all callers that reach the port can read the page, so the page contains no secrets. The page needs no script
-//! and no external resources, and texts of users or the cloud are escaped.
+//! With `--status-pages=all`, all clients that reach the port can read the page, so the page contains no secrets. The page needs no script
+//! and no external resources, and texts from users or the cloud are escaped.
 //!
 //! Modules:
 //!
@@ -25,14 +25,14 @@ use axum::{
 
 pub(crate) use self::collect::{Page, Sources};
 
-/// Headers of responses, which prevent caching and content sniffing.
+/// The headers of responses. They prevent caching and content sniffing.
 const HEADERS: [(HeaderName, &str); 3] = [
     (header::CACHE_CONTROL, "no-store"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
 ];
 
-/// The routes of the pages in this module.
+/// Returns the routes of the pages in this module.
 pub(crate) fn routes(page: Page) -> Router {
     Router::new().route("/", get(for_people)).route("/status.json", get(for_programs)).with_state(page)
 }

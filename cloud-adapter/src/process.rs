@@ -17,7 +17,7 @@ use crate::{
     wrong_usage::WrongUsage,
 };
 
-/// Exit codes. The code for invalid usage is the same as clap's.
+/// The exit codes. The code for invalid usage is the same as the code of clap.
 const FAILED: u8 = 1;
 const WRONG_USAGE: u8 = 2;
 
@@ -54,13 +54,13 @@ where
     code
 }
 
-/// The name of the program in traces.
+/// Returns the name of the program in traces.
 fn program() -> String {
     let path = std::env::current_exe().unwrap_or_default();
     path.file_name().map_or_else(|| "cloud-adapter".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Faults in files that flags name are usage errors, like faults of the flags.
+/// Faults in files that flags name are usage errors, as are faults of the flags.
 fn code(error: &anyhow::Error) -> u8 {
     if error.is::<ConfigError>() || error.is::<WrongUsage>() { WRONG_USAGE } else { FAILED }
 }
@@ -73,12 +73,12 @@ fn start<D: Driver, F>(
 where
     F: Future<Output = anyhow::Result<D>>,
 {
-    // This fails only if a provider is installed already; that provider is then used.
+    // This call fails only if a provider is already installed; the process then uses that provider.
     let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default().is_ok();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let stop = CancellationToken::new();
-        // Signals are handled from the beginning: the first process of a container has no default action for them.
+        // Signals are handled from the beginning, because the first process of a container has no default action for signals.
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let on_signal = stop.clone();
         let mut signals = JoinSet::new();

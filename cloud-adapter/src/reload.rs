@@ -1,6 +1,6 @@
 //! Reloads files while the process runs: certificates, tokens, limits.
 //!
-//! This module compares contents, not times or inode events: Kubernetes replaces mounted files by swapping a symbolic link, which file
+//! This module compares contents, and not times or inode events. Kubernetes replaces mounted files by swapping a symbolic link, which file
 //! watches notice late or never. If a file cannot be read or parsed, the old value is kept.
 
 use std::{fmt, fs, io, path::PathBuf, sync::Arc, time::Duration};
@@ -37,7 +37,7 @@ pub(crate) struct Follow<T, P> {
     paths: Vec<PathBuf>,
     parse: P,
     current: watch::Sender<Arc<T>>,
-    /// Digest of the last contents, valid or not, so that each change is reported once.
+    /// The digest of the last contents, valid or not, so that each change is reported once.
     seen: Seen,
 }
 
@@ -59,7 +59,7 @@ where
     P: Fn(&[Vec<u8>]) -> Result<T, E>,
     E: fmt::Display,
 {
-    /// Reads the files for the first time. `parse` gets their contents in the order of `paths`.
+    /// Reads the files for the first time. `parse` gets the contents of the files in the order of `paths`.
     pub(crate) fn start(paths: impl IntoIterator<Item = PathBuf>, parse: P) -> Result<Self, ReloadError<E>> {
         let paths: Vec<PathBuf> = paths.into_iter().collect();
         let contents = read(&paths).map_err(|(path, kind)| ReloadError::Read { path, kind })?;
@@ -68,13 +68,14 @@ where
         Ok(Self { paths, parse, current, seen: Seen::Content(digest(&contents)) })
     }
 
-    /// The current value and its updates.
+    /// Returns the current value and its updates.
     #[must_use]
     pub(crate) fn current(&self) -> watch::Receiver<Arc<T>> {
         self.current.subscribe()
     }
 
-    /// Reads the files periodically; never returns. Calls `report` for every change, with the new value or the reason why it is not used.
+    /// Reads the files periodically; never returns. Calls `report` for every change, with the new value, or with the reason why the new
+    /// contents are not used.
     pub(crate) async fn run(mut self, every: Duration, report: impl Fn(Result<&T, &ReloadError<E>>)) {
         let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + every, every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -122,7 +123,7 @@ fn names(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Hashes the lengths, too, so that moving bytes from one file to another changes the digest.
+/// The lengths are hashed, too, so that the digest changes if bytes move from one file to another.
 fn digest(contents: &[Vec<u8>]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for content in contents {
@@ -143,7 +144,7 @@ mod tests {
         text.trim().parse().map_err(|error| format!("{text:?}: {error}"))
     }
 
-    /// A volume as mounted by the kubelet: `value` points to `..data/value`, and `..data` to one of several directories.
+    /// A volume as the kubelet mounts it: `value` points to `..data/value`, and `..data` points to one of several directories.
     struct Volume(tempfile::TempDir);
 
     impl Volume {

@@ -1,4 +1,4 @@
-//! Routes: [`plan`] decides what a request changes; this module executes the changes, one batch at a time.
+//! Routes. [`plan`] decides what a request changes; this module executes the changes, one batch at a time.
 
 mod audit;
 mod doubts;
@@ -34,11 +34,11 @@ use crate::{
 
 /// Maximum number of items in one request.
 const ITEMS_MAX: usize = 200;
-/// Maximum number of requests in progress or queued, which equals the number of calls that may be queued for one object.
+/// Maximum number of requests in progress or queued. This equals the number of calls that may be queued for one object.
 const ORDERS_MAX: usize = 32;
 /// Maximum age of a trusted listing, as a multiple of the target age.
 const TRUSTED_AGES: u32 = 3;
-/// Minimum delay before a caller is asked to retry.
+/// The minimum time after which a caller is asked to retry.
 const MIN_WAIT: Duration = Duration::from_millis(500);
 
 /// Creates and deletes routes for requests.
@@ -85,7 +85,7 @@ pub(crate) struct Order {
     pub(crate) cluster_name: String,
     pub(crate) cluster_cidrs: Vec<IpNet>,
     pub(crate) items: Vec<Item>,
-    /// The writer's fence. `None` for a dry run.
+    /// The writer's fence. `None`: the request is a dry run.
     pub(crate) fence: Option<Fence>,
 }
 
@@ -108,7 +108,7 @@ impl Order {
         self
     }
 
-    /// Whether a destination is inside the cluster's CIDRs.
+    /// Returns whether a destination is inside the cluster's CIDRs.
     fn covers(&self, destination: IpNet) -> bool {
         self.cluster_cidrs.iter().any(|cidr| cidr.contains(&destination))
     }
@@ -120,10 +120,10 @@ impl Order {
 }
 
 impl<D: Driver> Applier<D> {
-    /// Executes an order; for a dry run, only plans it.
+    /// Executes an order. A dry run is only planned.
     ///
-    /// Cost: no vendor call if nothing must be changed; a listing if the snapshot is older than its target age; one write per batch of the
-    /// vendor's size.
+    /// Cost: a listing if the snapshot is too old to be trusted, and one write per batch of the vendor's size. A further listing follows if
+    /// the vendor did not return all written routes. If nothing must be changed, there is no write.
     ///
     /// # Errors
     /// Returns the error of the listing, `STALE_FENCE`, or an error if this replica no longer leads. Errors of single routes are in their
@@ -144,7 +144,7 @@ impl<D: Driver> Applier<D> {
             if changes != RouteChanges::default() {
                 let outcomes = match self.may_write(order, &term) {
                     Ok(()) => self.write(&changes, session, &mut halt).await,
-                    // Report the results of earlier writes even if a later one failed.
+                    // The results of earlier writes are reported even if a later write failed.
                     Err(error) if wrote => vec![Err(error); changes.remove.len() + changes.add.len()],
                     Err(error) => return Err(error),
                 };
@@ -156,14 +156,14 @@ impl<D: Driver> Applier<D> {
             }
         }
         if unseen {
-            // With this refresh, watches get the writes at once. If it fails, the refresher retries.
+            // With this refresh, watches show the writes at once. If the refresh fails, the refresher retries.
             let now = Some(Instant::now());
             let _later = self.snapshot.at_least(now, &*self.driver, session).await.is_err();
         }
         Ok(Applied { results: verdicts.iter().map(Verdict::result).collect(), plan: Vec::new() })
     }
 
-    /// Checks that the writer is the newest of its scope and that this replica leads.
+    /// Checks that the writer is the newest writer of its scope and that this replica leads.
     fn may_write(&self, order: &Order, term: &Term) -> Result<(), AdapterError> {
         if let Some(fence) = &order.fence {
             self.fences.check(&order.cluster_id, fence)?;

@@ -45,9 +45,9 @@ pub(crate) struct Rpc {
     pub(crate) scope: Arc<watch::Sender<Option<Scope>>>,
     /// The duty of this replica.
     pub(crate) replica: Replica,
-    /// Cancelled when the process closes its connections.
+    /// The token that is cancelled when the process closes its connections.
     pub(crate) draining: CancellationToken,
-    /// Why the cloud is unreachable; `None`: it is reachable.
+    /// The reason why the cloud is unreachable. `None`: the cloud is reachable.
     pub(crate) health: watch::Receiver<Option<VendorError>>,
     /// The cluster of the last request. Empty: there was no request yet.
     pub(crate) cluster: Arc<Mutex<String>>,
@@ -66,14 +66,14 @@ impl Rpc {
         let context = context::read(context, metadata, extensions, &self.vendor, default)?;
         let served = self.access.cluster_id.as_deref();
         self.refusing(&context, rules::may_name(&context.caller, served, &context.cluster_id))?;
-        // A standby may name any cluster in its requests, so they do not count as the last request.
+        // A standby may name any cluster in its requests, so the requests of standbys do not count as the last request.
         if context.session.purpose().request_id != STANDBY {
             self.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&context.cluster_id);
         }
         Ok(context)
     }
 
-    /// The served cluster, or the cluster of the last request. Empty: there was no request yet.
+    /// Returns the served cluster, or else the cluster of the last request. Empty: there was no request yet.
     pub(crate) fn cluster(&self) -> String {
         match &self.access.cluster_id {
             Some(served) => served.to_string(),
@@ -84,7 +84,7 @@ impl Rpc {
     /// Checks that the caller is permitted to make this change.
     ///
     /// # Errors
-    /// Returns `CALLER_FORBIDDEN` if the caller is not permitted.
+    /// Returns `CALLER_FORBIDDEN` if the caller may not make the change.
     pub(crate) fn may_change(
         &self,
         context: &Context,
@@ -102,8 +102,8 @@ impl Rpc {
     /// Checks the context of a request that needs the cloud.
     ///
     /// # Errors
-    /// Returns an error if another replica leads or this one is shutting down; before the first successful self-check, the error of the
-    /// last self-check.
+    /// Returns an error if another replica leads or this replica is shutting down. Before the first successful self-check, returns the
+    /// error of the last self-check.
     pub(crate) fn cloud_context(
         &self,
         context: Option<RequestContext>,
@@ -123,8 +123,8 @@ impl Rpc {
         }
     }
 
-    /// Starts a watch. `context`, `stop_when_synced` and `resume_token` come from the request. `view` selects the items that the watch
-    /// includes.
+    /// Returns the options of a watch. `context`, `stop_when_synced` and `resume_token` come from the request. `view` selects the items
+    /// that the watch includes.
     pub(crate) fn watch_options(
         &self,
         context: &Context,
@@ -141,7 +141,7 @@ impl Rpc {
         self.scope.borrow().clone()
     }
 
-    /// The scope that requests may be served from. `None`: the scope is not known, or this replica leads but is still starting.
+    /// Returns the scope from which requests may be served. `None`: the scope is not known, or this replica leads but is still starting.
     pub(crate) fn served_scope(&self) -> Option<Scope> {
         let scope = self.scope();
         let starting = self.replica.leads() && !self_check::answers(self.health.borrow().as_ref());
@@ -176,14 +176,14 @@ pub(crate) fn stream<T: Item, M: prost::Message + 'static, R: Send + 'static>(
             result.map(|result| (result.map_err(Status::from), (watcher, message)))
         })
     });
-    // A watch that ends because this replica no longer leads returns this reason, so that the client tries another replica.
+    // If a watch ends because this replica no longer leads, the stream ends with this reason, so that the client tries another replica.
     let farewell = futures::stream::iter([()])
         .filter_map(move |()| std::future::ready(over.check().err().map(|error| Err(Status::from(error)))));
     Ok(Box::pin(frames.take_until(Box::pin(term.ended())).chain(farewell)))
 }
 
 /// Changes the code of answers to requests above the size limit to RESOURCE_EXHAUSTED, as gRPC specifies. tonic uses OUT_OF_RANGE, which
-/// this server never returns for other reasons. Source: gRPC, "Status codes and their use in gRPC".
+/// this server does not return for any other reason. Source: gRPC, "Status codes and their use in gRPC".
 pub(crate) fn too_large<B>(mut answer: http::Response<B>) -> http::Response<B> {
     let code = |code: Code| http::HeaderValue::from(code as i32);
     if let Some(said) =
@@ -201,7 +201,7 @@ fn next<F: Future>(name: &'static str, future: F) -> tracing::instrument::Instru
 
 #[cfg(test)]
 impl Rpc {
-    /// Creates the common parts for tests, with this health of the cloud.
+    /// Returns the common parts for tests, with this health of the cloud.
     pub(crate) fn testing(vendor: Arc<Vendor>, health: Option<VendorError>) -> Self {
         let metrics = Metrics::new();
         Self {

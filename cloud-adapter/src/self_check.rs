@@ -1,7 +1,7 @@
 //! Checks the scope of the credentials at the start, and again whenever the vendor rejects the credentials.
 //!
-//! While the credentials are rejected, only one self-check is sent every 30 s, because vendors lock accounts, and no instance is reported
-//! as gone. The scope of the first check is kept as long as this replica leads.
+//! While the credentials are rejected, only one self-check is sent every 30 s, because vendors lock accounts. During that time no instance
+//! is reported as gone. The scope of the first check is kept as long as this replica leads.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,11 +13,11 @@ use crate::{
     vendor::Vendor,
 };
 
-/// Delays after a failed self-check: 1 s at first, at most 30 s.
+/// The delays after a failed self-check: 1 s at first, at most 30 s.
 const FIRST: Duration = Duration::from_secs(1);
 const LAST: Duration = Duration::from_secs(30);
 
-/// Why the cloud is unreachable; `None`: it is reachable.
+/// The reason why the cloud is unreachable. `None`: the cloud is reachable.
 type Health = Option<VendorError>;
 
 /// Repeats the check until it succeeds, and returns the scope of the credentials. `known` is the previous scope.
@@ -63,12 +63,12 @@ pub(crate) async fn keep<D: Driver>(
         vendor.rejected().await;
         pass(driver, vendor, health, Some(known)).await;
         tell(health, None);
-        // The interval ensures that a single forbidden operation with valid credentials does not double the number of calls.
+        // If credentials are valid and only one operation is forbidden, the interval prevents a self-check after each call.
         tokio::time::sleep_until(checked + LAST).await;
     }
 }
 
-/// Refuses credentials of another scope as if the vendor had rejected them, because answers of one scope say nothing about another.
+/// Refuses credentials of another scope as if the vendor had rejected them, because answers from one scope say nothing about another scope.
 fn judge(answer: Result<Scope, VendorError>, known: Option<&Scope>) -> Result<Scope, VendorError> {
     let scope = answer?;
     match known.filter(|known| known.fingerprint != scope.fingerprint) {
@@ -84,8 +84,8 @@ fn judge(answer: Result<Scope, VendorError>, known: Option<&Scope>) -> Result<Sc
     }
 }
 
-/// Whether a leader answers calls in this state. A leader with rejected credentials answers, so that clients get the reason. A leader
-/// before its first successful self-check does not answer, because it is still starting.
+/// Returns whether a leader answers calls in this state. A leader with rejected credentials answers, so that clients get the reason. A
+/// leader before its first successful self-check does not answer, because it is still starting.
 pub(crate) fn answers(trouble: Option<&VendorError>) -> bool {
     trouble.is_none_or(|error| matches!(error.fault, Fault::Auth | Fault::Forbidden))
 }

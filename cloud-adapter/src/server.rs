@@ -60,7 +60,7 @@ pub struct Adapter<D: Driver> {
     /// Running tasks that write to the vendor.
     writes: TaskTracker,
     health: watch::Sender<Option<VendorError>>,
-    /// The election. `None`: this is a single replica.
+    /// The election. `None`: there is only this replica.
     election: Option<Election>,
 }
 
@@ -124,7 +124,7 @@ impl<D: Driver> Adapter<D> {
         })
     }
 
-    /// The address of the gRPC port.
+    /// Returns the address of the gRPC port.
     ///
     /// # Errors
     /// Returns an error of the operating system.
@@ -132,7 +132,7 @@ impl<D: Driver> Adapter<D> {
         self.grpc.address()
     }
 
-    /// The address of metrics and probes.
+    /// Returns the address of metrics and probes.
     ///
     /// # Errors
     /// Returns an error of the operating system.
@@ -148,8 +148,8 @@ impl<D: Driver> Adapter<D> {
         self.serve_through(stop, std::convert::identity).await
     }
 
-    /// Serves with an additional layer or service of the adapter in front of the services. Calls are authenticated and authorised before
-    /// they reach this layer or service.
+    /// Serves with an additional layer or service of the adapter program in front of the services. Calls are authenticated and authorised
+    /// before they reach this layer or service.
     ///
     /// # Errors
     /// Returns an error if the background work ends.
@@ -218,7 +218,7 @@ impl<D: Driver> Adapter<D> {
         load_balancers::Converger::new(Arc::clone(&self.driver), snapshot, &self.rpc, self.writes.clone())
     }
 
-    /// The status page, and the task that records the page's history.
+    /// Returns the status page, and the task that records the history of the page.
     fn page(
         &self,
         converger: Arc<load_balancers::Converger<D>>,
@@ -282,7 +282,7 @@ fn taken<T>(flag: &str, address: &impl fmt::Display, port: std::io::Result<T>) -
     port.with_context(|| format!("{flag} {address}: cannot open the port"))
 }
 
-/// The start time in nanoseconds, which differs between processes.
+/// Returns the start time in nanoseconds, which differs between processes.
 fn instance_id(wall: SystemTime) -> String {
     let since = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     format!("{:x}", since.as_nanos())
@@ -304,7 +304,7 @@ async fn follow_settings<D: Driver>(
     }
 }
 
-/// Takes part in the election, or leads permanently if this is a single replica. Returns a handle that releases the Lease, and a future
+/// Takes part in the election, or leads permanently if there is only this replica. Returns a token that releases the Lease, and a future
 /// that completes when the Lease is released.
 fn elect(
     election: Option<Election>,
@@ -315,7 +315,7 @@ fn elect(
     let task = match election {
         Some(election) => Some(tracker.spawn(election.run(rpc.clone(), release.clone()))),
         None => {
-            // The previous process may have used up the budget. A process in a crash loop must not use a full burst each time.
+            // The previous process may have used up the budget. A process in a crash loop must not use a full burst at each start.
             rpc.vendor.start_empty();
             rpc.replica.lead(0);
             rpc.metrics.leader(true);

@@ -1,6 +1,6 @@
 //! One shared listing per collection, with one refresher and any number of readers and watches.
 //!
-//! A complete listing replaces the content; a failed listing only sets the last error. Readers specify the required freshness: if the
+//! A complete listing replaces the content. A failed listing only sets the last error. Readers specify the required freshness. If the
 //! content is older, one reader lists for all waiting readers.
 
 mod feed;
@@ -33,21 +33,21 @@ use crate::{
     vendor::{Session, Waiters},
 };
 
-/// Maximum age of an interrupted listing that is continued, because cursors expire.
+/// Maximum age at which an interrupted listing is continued, because cursors expire.
 const CONTINUE_MAX: Duration = Duration::from_secs(30);
 
 /// A cached collection and the time at which it was observed.
 #[derive(Debug)]
 pub(crate) struct Snapshot<T> {
     state: Mutex<State<T>>,
-    /// Locked by the reader that lists for all waiting readers. An interrupted listing stays here for the next reader to continue.
+    /// The reader that lists for all waiting readers holds this lock. An interrupted listing stays here for the next reader to continue.
     listing: tokio::sync::Mutex<Option<Listing<T>>>,
-    /// The waiting readers, of which the most urgent one determines the priority of the listing.
+    /// The waiting readers. The most urgent reader determines the priority of the listing.
     waiters: Arc<Waiters>,
-    /// Incremented at each change of the state, which wakes watches.
+    /// The number of changes of the state. Each change wakes the watches.
     revision: signal::Sender<u64>,
     watches: WatchSlots,
-    /// Interval between listings; `None`: the collection is not refreshed automatically.
+    /// The interval between listings. `None`: the collection is not refreshed automatically.
     target: Mutex<Option<Duration>>,
     settings: Mutex<CollectionSettings>,
     metrics: Metrics,
@@ -90,12 +90,12 @@ impl<T: Item> Snapshot<T> {
         self.wake();
     }
 
-    /// Returns the collection as observed at `bound` or later; `None` accepts any complete listing.
+    /// Returns the collection as observed at `bound` or later. If `bound` is `None`, any complete listing is accepted.
     ///
-    /// Cost: no vendor call if the snapshot, or a listing in progress, is fresh enough; otherwise one call per page.
+    /// Cost: no vendor call if the snapshot, or a listing in progress, is fresh enough. Otherwise one call per page.
     ///
     /// # Errors
-    /// Returns the error of the listing, never an empty collection in its place.
+    /// Returns the error of the listing. An empty collection never stands for an error.
     pub(crate) async fn at_least(
         &self,
         bound: Option<Instant>,
@@ -125,7 +125,7 @@ impl<T: Item> Snapshot<T> {
         }
     }
 
-    /// Lists, or waits for the reader that is listing. The listing has no deadline, because its error applies to all waiting readers.
+    /// Lists, or waits for another reader that is listing. The listing has no deadline, because its error applies to all waiting readers.
     async fn share(
         &self,
         bound: Option<Instant>,
@@ -148,7 +148,7 @@ impl<T: Item> Snapshot<T> {
         }
         let listing = under_way.get_or_insert_with(Listing::begin);
         let (page_size, known) = (self.settings().page_size, |item| self.known(item));
-        // Boxed, because thousands of readers may wait, and only one of them lists.
+        // The future is boxed, because thousands of readers may wait but only one of these readers lists.
         let ended = Box::pin(listing.complete(source, session, page_size, &known)).await;
         let began = listing.began;
         let listed = ended.map(|()| under_way.take());
@@ -171,8 +171,8 @@ impl<T: Item> Snapshot<T> {
         }
     }
 
-    /// Replaces an item that was read by the cached item if they are equal, so that a listing without changes needs little more memory than
-    /// a page.
+    /// Returns the cached item instead of an item that was read, if they are equal. So a listing without changes needs little more memory
+    /// than a page.
     fn known(&self, item: T) -> Arc<T> {
         let here = self.with(|state| {
             let entry = state.items.get(item.key())?;
@@ -200,7 +200,7 @@ impl<T: Item> Snapshot<T> {
         })
     }
 
-    /// The time of the last listing, the number of items, the revision, and the error of the last attempt.
+    /// Returns the time of the last listing, the number of items, the revision, and the error of the last attempt.
     pub(crate) fn report(&self) -> (Option<Instant>, usize, u64, Option<VendorError>) {
         self.with(|state| {
             let error = state.attempt.as_ref().and_then(|(_, error)| error.clone());
@@ -208,7 +208,7 @@ impl<T: Item> Snapshot<T> {
         })
     }
 
-    /// The number of items of each group. Cost: one pass over all items.
+    /// Returns the number of items in each group. Cost: reads all items once.
     pub(crate) fn tally(&self, group: impl Fn(&T) -> &str) -> BTreeMap<String, u64> {
         self.with(|state| {
             let mut tally = BTreeMap::<String, u64>::new();
@@ -236,28 +236,28 @@ impl<T: Item> Snapshot<T> {
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The oldest acceptable observation time for a maximum age of `age`.
+    /// Returns the oldest acceptable observation time for a maximum age of `age`.
     pub(crate) fn no_older_than(age: Duration) -> Instant {
         let now = Instant::now();
         now.checked_sub(age).unwrap_or(now)
     }
 
-    /// Adds the result of a write. Later listings that may not show the write yet do not undo it.
+    /// Adds the result of a write. Later listings that may not show the write yet do not undo the result.
     pub(crate) fn upsert(&self, item: T) {
         self.change(|state| state.wrote(item, Instant::now()));
     }
 
-    /// Removes a deleted item. Later listings that may still show the item do not restore it.
+    /// Removes a deleted item. Later listings that may still show the item do not restore the item.
     pub(crate) fn remove(&self, key: &str) {
         self.change(|state| state.unmade(key, Instant::now()));
     }
 
-    /// Records that an item was written with an unknown result: its cached state is older than the write.
+    /// Records that an item was written with an unknown result. The cached state of the item is older than the write.
     pub(crate) fn doubt(&self, key: &str) {
         self.change(|state| state.doubt(key, Instant::now()));
     }
 
-    /// Whether an item was written after it was last observed, so that its cached state may be outdated.
+    /// Returns whether an item was written after it was last observed, so that its cached state may be outdated.
     pub(crate) fn doubted(&self, key: &str) -> bool {
         self.with(|state| state.doubted(key))
     }
@@ -267,13 +267,13 @@ impl<T: Item> Snapshot<T> {
         self.change(|state| state.learn(read));
     }
 
-    /// An item, if it exists, and the time at which the read that showed it began.
+    /// Returns an item, if it exists, and the time at which the read that showed the item began.
     pub(crate) fn observed_item(&self, key: &str) -> Option<ObservedAt<T>> {
         self.with(|state| state.observed_item(key))
     }
 
-    /// For each key, the item if it exists and was observed at `bound` or later. The result is consistent: all items are taken at one
-    /// moment.
+    /// Returns, for each key, the item if it exists and was observed at `bound` or later. The result is consistent: all items are taken at
+    /// one moment.
     pub(crate) fn observed_items<'a>(
         &self,
         keys: impl IntoIterator<Item = Option<&'a str>>,
@@ -285,7 +285,7 @@ impl<T: Item> Snapshot<T> {
         })
     }
 
-    /// The items shown by reads that began at `bound` or later: each key, and the time since which the item is seen.
+    /// Returns the items that were shown by reads since `bound`: each key, and the time since which the item is seen.
     pub(crate) fn seen_since(&self, bound: Instant) -> Vec<(String, Instant)> {
         self.with(|state| {
             let seen = state.items.iter().filter(|(_, entry)| state.seen(entry) >= Some(bound));
@@ -293,7 +293,7 @@ impl<T: Item> Snapshot<T> {
         })
     }
 
-    /// A sample of keys that are far apart. Each `round` returns other keys.
+    /// Returns a sample of keys that are far apart. Each `round` returns different keys.
     pub(crate) fn sample(&self, count: usize, round: usize) -> Vec<String> {
         self.with(|state| {
             let stride = state.items.len().div_ceil(count.max(1)).max(1);
@@ -301,22 +301,22 @@ impl<T: Item> Snapshot<T> {
         })
     }
 
-    /// Number of vendor calls of the last complete listing.
+    /// Returns the number of vendor calls of the last complete listing.
     pub(crate) fn pages(&self) -> Option<usize> {
         self.with(|state| state.pages)
     }
 
-    /// The record of an item that disappeared.
+    /// Returns the record of an item that disappeared.
     pub(crate) fn departed(&self, key: &str) -> Option<Departed> {
         self.with(|state| state.departed.get(key).copied())
     }
 
-    /// The last read that showed an item, even if the item has disappeared.
+    /// Returns when the last read that showed an item began, even if the item has disappeared.
     pub(crate) fn last_seen(&self, key: &str) -> Option<Instant> {
         self.observed_item(key).map(|(_, seen)| seen).or_else(|| self.departed(key).map(|one| one.last_seen))
     }
 
-    /// The error of the last attempt, if the attempt began at `bound` or later.
+    /// Returns the error of the last attempt, if the attempt began at `bound` or later.
     pub(crate) fn failed_since(&self, bound: Instant) -> Option<VendorError> {
         self.with(|state| match &state.attempt {
             Some((at, Some(error))) if *at >= bound => Some(error.clone()),

@@ -26,7 +26,7 @@ use crate::{
 const REPORT_EVERY: Duration = Duration::from_secs(15);
 /// Minimum interval between reports of values that change continuously, such as a recovering rate.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// The packages that are served, newest first.
+/// The supported versions of the contract as package names, newest first.
 const CONTRACT_VERSIONS: [&str; 1] = ["cloudadapter.v1alpha1"];
 
 /// The three shared listings.
@@ -144,7 +144,7 @@ struct Reporter<D: Driver> {
 }
 
 impl<D: Driver> Reporter<D> {
-    /// Waits for the next report, which is due as soon as it differs from the last one, or when the interval is over.
+    /// Waits for the next report. A report is due when it differs from the last one, or after `REPORT_EVERY`.
     async fn next(&mut self, last: &WatchStatusResponse) -> WatchStatusResponse {
         let due = Instant::now() + REPORT_EVERY;
         loop {
@@ -191,7 +191,7 @@ impl<D: Driver> Reporter<D> {
     }
 }
 
-/// The report without values that change with every call, so that such changes alone cause no report.
+/// Returns the report without the values that change all the time, so that their changes alone trigger no report.
 fn essence(report: &WatchStatusResponse) -> WatchStatusResponse {
     let mut report = report.clone();
     for budget in &mut report.budgets {

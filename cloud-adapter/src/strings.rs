@@ -7,10 +7,10 @@ use cloud_api_proto::{AdapterError, error::Violation, v1alpha1::Owner};
 /// Maximum length of a string, and of a provider ID, in bytes. Some fields have other limits. Source: common.proto.
 const STRING_MAX: usize = 256;
 const PROVIDER_ID_MAX: usize = 512;
-/// Maximum length of a qualified name of Kubernetes: a DNS subdomain, a slash and a label.
+/// Maximum length of a Kubernetes qualified name: a DNS subdomain, a slash and a label.
 const APP_PROTOCOL_MAX: usize = 253 + 1 + 63;
 
-/// Returns the fields that are too long in a message at `path` in the request.
+/// Returns a violation for each of these fields that is too long. `path` is the path of their message in the request.
 pub(crate) fn too_long<'a>(
     path: impl fmt::Display,
     fields: impl IntoIterator<Item = (&'static str, &'a str)>,
@@ -19,7 +19,7 @@ pub(crate) fn too_long<'a>(
     fields.into_iter().filter_map(judge).collect()
 }
 
-/// The fault of one string of a list or map that is too long; `path` is the path of that string.
+/// Returns a violation if this string of a list or map is too long. `path` is the path of the string in the request.
 pub(crate) fn item_too_long(path: impl Into<String>, text: &str) -> Option<Violation> {
     judged(path.into(), text, STRING_MAX)
 }
@@ -38,7 +38,7 @@ fn most(name: &str) -> usize {
     }
 }
 
-/// Returns the fields of an owner that are too long.
+/// Returns a violation for each field of an owner that is too long.
 pub(crate) fn too_long_of_owner(path: &str, owner: &Owner) -> Vec<Violation> {
     let Owner { kind, namespace, name, uid } = owner;
     too_long(path, [("kind", kind.as_str()), ("namespace", namespace), ("name", name), ("uid", uid)])

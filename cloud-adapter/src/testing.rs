@@ -86,7 +86,7 @@ pub fn jwks(keys: &[&TokenKey]) -> String {
     json!({ "keys": keys.iter().map(|key| key.jwk()).collect::<Vec<_>>() }).to_string()
 }
 
-/// The claims of a valid token of `NAMESPACE:NAME` with the right issuer and audience, valid for ten minutes from now.
+/// Returns the claims of a valid token for the ServiceAccount `NAMESPACE:NAME`. The token is valid for ten minutes from now.
 #[must_use]
 pub fn claims(account: &str) -> Value {
     let now = get_current_timestamp();
@@ -148,7 +148,7 @@ impl Ca {
         )
     }
 
-    /// Issues a client certificate that names these URIs.
+    /// Issues a client certificate that contains these URIs as subject alternative names.
     #[must_use]
     pub fn client(&self, uris: &[&str]) -> Pair {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");

@@ -1,7 +1,7 @@
 //! The only access to the vendor: every request goes through [`Session::call`], which queues, counts, sends and classifies it.
 //!
-//! Calls are not retried, except that a throttled call is sent once more after the vendor's pause. [`cloud_budget`] decides which calls
-//! wait and in which order, and no call is sent without its permission.
+//! Calls are not retried. The only exception is a throttled call, which is sent once more after the vendor's pause. [`cloud_budget`]
+//! decides which calls wait and in which sequence, and no call is sent without its permission.
 
 mod audit;
 mod classify;
@@ -61,10 +61,10 @@ use crate::{
     metrics::Metrics,
 };
 
-/// Maximum waiting time of a shared call that has no waiter with a deadline: the longest deadline of a request.
+/// Maximum waiting time of a shared call if no waiter has a deadline. Equals the longest deadline of a request.
 const WAITED_MAX: Duration = Duration::from_mins(1);
-/// Interval at which a shared call is checked for waiters whose deadline it will miss. Its expected time changes when other calls overtake
-/// it, or when the vendor requests a pause.
+/// Interval at which a shared call is checked for waiters whose deadlines pass before its expected time. The expected time changes when
+/// other calls overtake the call, or when the vendor requests a pause.
 const FORESEEN: Duration = Duration::from_secs(1);
 
 /// A request that a driver makes to the vendor.
@@ -129,19 +129,19 @@ impl Vendor {
         Self { dispatcher, rejected, deadlines: Mutex::new(limits.deadline), writes }
     }
 
-    /// Creates a session for the vendor calls of one request.
+    /// Creates a session for vendor calls with this purpose, such as those of one request.
     #[must_use]
     pub fn session(self: &Arc<Self>, purpose: Purpose) -> Session {
         self.metered(purpose, Arc::default())
     }
 
-    /// Creates a session that counts its vendor calls on an existing meter.
+    /// Creates a session that adds its vendor calls to the count of an existing meter.
     pub(crate) fn metered(self: &Arc<Self>, purpose: Purpose, meter: Arc<Meter>) -> Session {
         let vendor = Arc::clone(self);
         Session { vendor, purpose, meter, self_check: false, waiters: None, raised: None, position: None }
     }
 
-    /// Creates a session for self-checks, whose calls are sent even while rejected credentials stop all others. The caller passes the
+    /// Creates a session for self-checks. Their calls are sent even while rejected credentials stop all other calls. The caller passes the
     /// result to [`Self::self_check`], unless the adapter does not use the credentials yet.
     #[must_use]
     pub(crate) fn self_checking(self: &Arc<Self>) -> Session {
@@ -170,7 +170,7 @@ impl Vendor {
         self.dispatcher.halt();
     }
 
-    /// Waits, after [`Self::halt`], until the vendor has answered all sent calls, including those without waiters.
+    /// Waits after [`Self::halt`] until all sent calls have ended, including calls without waiters.
     pub(crate) async fn landed(&self) {
         self.dispatcher.landed().await;
     }
@@ -196,7 +196,7 @@ impl Vendor {
 pub struct Purpose {
     /// The priority of the calls.
     pub priority: Priority,
-    /// Time after which the answers are useless. `None`: the calls are the adapter's own work.
+    /// Time after which the caller no longer needs the answers. `None`: the calls are the adapter's own work.
     pub deadline: Option<Instant>,
     /// Request ID, which appears in the log of each call.
     pub request_id: String,
@@ -209,7 +209,7 @@ pub struct Purpose {
 }
 
 impl Purpose {
-    /// The purpose of the adapter's own work.
+    /// Returns the purpose of calls that the adapter makes on its own behalf. `what` describes the work.
     #[must_use]
     pub fn own(priority: Priority, what: &str) -> Self {
         let caller = Caller { role: Role::Adapter, subject: Arc::from("adapter") };
@@ -225,7 +225,7 @@ pub struct Session {
     purpose: Purpose,
     meter: Arc<Meter>,
     self_check: bool,
-    /// The waiters of shared work, which determine the purpose and the deadline.
+    /// The callers that wait for shared work. They determine the purpose and the deadline of its calls.
     waiters: Option<Arc<Waiters>>,
     /// The priority that further waiters request. It only raises the priority of the calls: the other fields of their purpose stay
     /// unchanged.
@@ -241,9 +241,9 @@ impl Session {
     /// Cost: one vendor call; two if the vendor throttles the first one; none if the scheduler refuses the call.
     ///
     /// # Errors
-    /// Returns the driver's classification of the answer. Before sending: [`Fault::Budget`], [`Fault::QueueFull`], [`Fault::Throttled`]
-    /// and, while the circuit breaker is open, [`Fault::Unavailable`]. If no connection was made, [`Fault::Unavailable`]; for a write whose
-    /// answer was lost, [`Fault::OutcomeUnknown`].
+    /// Returns the driver's classification of the answer. Errors before sending: [`Fault::Budget`], [`Fault::QueueFull`],
+    /// [`Fault::Throttled`] and, while the circuit breaker is open, [`Fault::Unavailable`]. A failed connection is also
+    /// [`Fault::Unavailable`]. A write whose answer was lost is [`Fault::OutcomeUnknown`].
     ///
     /// [`Fault::Budget`]: crate::driver::Fault::Budget
     /// [`Fault::QueueFull`]: crate::driver::Fault::QueueFull
@@ -257,7 +257,7 @@ impl Session {
     ) -> impl Future<Output = Result<VendorResponse, VendorError>> + Send {
         let mut changes = self.priority_changes();
         let until = Instant::now() + WAITED_MAX;
-        // Submitted outside of the future, because thousands of futures wait, and each would reserve memory for its request.
+        // The call is submitted outside of the future: thousands of futures may wait, and each would reserve memory for its request.
         let submitted = self.submit(operation, until, request);
         async move {
             let mut waiting = submitted?;
@@ -299,8 +299,8 @@ impl Session {
         PriorityChange::new(self.waiters.as_ref().map(|waiters| waiters.subscribe()), self.raised.as_ref())
     }
 
-    /// The call for the scheduler, and its current purpose. Shared work gets the deadline `until` if no waiter has a deadline. Shared work
-    /// has no namespace, because other waiters would otherwise be queued behind all calls of the first waiter's namespace.
+    /// Returns the call for the scheduler, and its current purpose. Shared work gets the deadline `until` if no waiter has a deadline.
+    /// Shared work has no namespace: in the first waiter's namespace, the other waiters would wait behind all calls of that namespace.
     fn on_behalf(&self, operation: Operation, until: Instant) -> (Call, Purpose) {
         let mut purpose = self.payer();
         if self.waiters.is_some() {
@@ -311,7 +311,7 @@ impl Session {
         (translate::call(operation, &purpose, self.self_check, deadline), purpose)
     }
 
-    /// The current purpose of the calls.
+    /// Returns the current purpose of the calls. The purpose of shared work comes from its waiters.
     fn payer(&self) -> Purpose {
         let payer = self.waiters.as_ref().and_then(|waiters| waiters.payer());
         let payer = payer.unwrap_or_else(|| self.purpose.clone());
@@ -336,7 +336,7 @@ impl Session {
         session
     }
 
-    /// A session with the priority that other waiters have requested, for work of this class.
+    /// Returns a session whose calls follow the priority that other waiters request. `class` is the class of the work.
     #[must_use]
     pub(crate) fn with_priority(self, priority: watch::Receiver<Priority>, class: Option<Priority>) -> Self {
         Self { raised: Some(RaisedPriority::new(priority, class)), ..self }
@@ -358,8 +358,8 @@ impl Session {
         Self { purpose: Purpose { object: object.into(), ..self.purpose.clone() }, ..self.clone() }
     }
 
-    /// The error for shared work that will miss the caller's deadline. The cause is the vendor's pause, if the vendor requested one, else
-    /// the adapter's budget.
+    /// Returns the error for shared work that will miss the caller's deadline. If the vendor requested a pause, the error names the pause
+    /// as the cause, else the adapter's budget.
     pub(crate) fn late(&self, family: Family, message: impl Into<String>) -> VendorError {
         match self.vendor.paused_until(family) {
             None => VendorError::new(Fault::Budget, message),

@@ -1,6 +1,7 @@
-//! The error of an unusable flag.
+//! The error for an unusable flag.
 
-/// A flag has an unusable value. If an error, or its context, has this type, the process ends with the exit code of invalid flags.
+/// The value of a flag is unusable. If an error, or a context of that error, has this type, the process ends with the exit code for invalid
+/// flags.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct WrongUsage(pub String);

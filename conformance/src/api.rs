@@ -1,4 +1,4 @@
-//! A client of the adapter for one caller: every RPC is typed, has a deadline and is recorded.
+//! A client of the adapter for one caller. Every RPC is typed, has a deadline and is recorded.
 
 mod raw;
 mod watch;
@@ -31,7 +31,7 @@ use crate::{
     verdict::Stop,
 };
 
-/// How long a call may hang after its deadline before the suite stops waiting.
+/// The time after its deadline for which a call may hang before the suite stops waiting.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Result of a call.
@@ -46,11 +46,11 @@ pub enum Role {
     ServiceController,
     /// Calls `RouteService`.
     RouteController,
-    /// Watches everything and makes dry runs.
+    /// A caller that watches everything and makes dry runs.
     Operator,
-    /// Has a valid identity without a role.
+    /// A caller that has a valid identity, but no role.
     Stranger,
-    /// Presents no identity at all.
+    /// A caller that presents no identity.
     Anonymous,
 }
 
@@ -88,7 +88,7 @@ pub struct CallError {
     pub status: Box<Status>,
     /// The status, parsed as an error of the contract.
     pub error: Box<AdapterError>,
-    /// How long the call took.
+    /// The duration of the call.
     pub took: Duration,
 }
 
@@ -101,7 +101,7 @@ impl Deref for CallError {
 }
 
 impl CallError {
-    /// Why the connection failed. `None`: the adapter was reached and sent the error itself.
+    /// Returns the reason why the connection failed. `None`: the adapter was reached and sent the error itself.
     pub fn unreached(&self) -> Option<String> {
         let causes = || iter::successors(self.status.source(), |&cause| cause.source());
         causes().any(|cause| cause.is::<ConnectError>()).then(|| causes().last().map(ToString::to_string))?
@@ -115,7 +115,8 @@ impl fmt::Display for CallError {
             return write!(f, "{}: cannot connect to the adapter: {why}", self.method);
         }
         write!(f, "{}: {:?} ", self.method, self.status.code())?;
-        // If an error has no reason, the client derives one from the code; the adapter did not send it.
+        // If an error has no reason, the client derives the reason from the code. The text leaves out such a reason, because the adapter
+        // did not send it.
         match self.status.get_error_details().error_info() {
             Some(_) => write!(f, "{reason}: {message}")?,
             None => write!(f, "the adapter gave no reason: {message}")?,
@@ -139,7 +140,7 @@ impl From<CallError> for Stop {
     }
 }
 
-/// Defines methods that send a request as it is.
+/// Defines methods that send a request without changing it.
 macro_rules! rpcs {
     ($($(#[$doc:meta])* $method:ident: $kind:ident($client:ident, $name:literal, $request:ty) -> $answer:ty;)*) => {
         impl Api {$(
@@ -178,8 +179,8 @@ pub struct Api {
 }
 
 impl Api {
-    /// `deadline`: the time limit of a call, unless the check sets another one. The limit must be longer than the time for which the
-    /// adapter waits for the completion of an Ensure.
+    /// Creates a client. `deadline`: the time limit of a call, unless the check sets another limit. It must be longer than the time for
+    /// which the adapter waits for the completion of an Ensure.
     pub(crate) fn new(
         role: Role,
         channel: AdapterChannel,
@@ -256,15 +257,15 @@ impl Api {
         Ok(self.unary("Health.Check", request, send).await?.status)
     }
 
-    /// Calls any unary method, by a path such as `/cloudadapter.v1alpha1.AdapterService/GetInfo`, with any bytes as message: for messages
-    /// that the generated types cannot express.
+    /// Calls any unary method, for messages that the generated types cannot express. `path` is a path such as
+    /// `/cloudadapter.v1alpha1.AdapterService/GetInfo`, and the message may be any bytes.
     pub async fn raw(&self, path: &'static str, message: Vec<u8>) -> CallResult<Vec<u8>> {
         let channel = self.channel();
         self.unary(path, message, |request| raw::call(channel, path, request)).await
     }
 
-    /// Like [`Self::raw`], but with this `authorization` header. Only for roles without a token, because a client with a token overwrites
-    /// the header.
+    /// Like [`Self::raw`], but with this `authorization` header. Use it only for roles without a token, because a client with a token
+    /// overwrites the header.
     pub async fn raw_as(
         &self,
         authorization: &str,
@@ -297,7 +298,7 @@ impl Api {
         let mut request = Request::new(message);
         request.set_timeout(self.deadline);
         let begun = Instant::now();
-        // Boxed, because the futures of tonic's clients are large and checks hold many of them.
+        // The future is boxed, because the futures of tonic's clients are large and checks hold many of them.
         let answer = self.with_timeout(Box::pin(send(request))).await;
         let took = begun.elapsed();
         match answer {
@@ -310,7 +311,7 @@ impl Api {
         }
     }
 
-    /// Opens a stream. The stream has no deadline; each read has one.
+    /// Opens a stream. The stream itself has no deadline, but each read has a deadline.
     async fn stream<Q, T, F>(
         &self,
         method: &'static str,
@@ -330,7 +331,7 @@ impl Api {
         }
     }
 
-    /// Stops waiting for an adapter that ignores the deadline.
+    /// Waits for a call, but stops waiting if the adapter ignores the deadline.
     async fn with_timeout<T>(&self, call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
         let timeout = self.deadline.saturating_add(GRACE);
         let late = |_elapsed| {

@@ -24,7 +24,7 @@ const USUAL_LIMIT: Duration = Duration::from_secs(60);
 /// One check.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// Family and number, such as `LB-02`. Never reused.
+    /// The family and the number, such as `LB-02`. An ID is never reused.
     pub id: &'static str,
     /// What the check asserts, as words joined by dashes.
     pub name: &'static str,
@@ -40,7 +40,7 @@ pub struct Check {
     pub exclusive: bool,
     /// Whether the check also calls each replica, if the parameter file names replicas. No replica is stopped while the check runs.
     pub visits_replicas: bool,
-    /// Time limit, for vendors whose load balancers become ready quickly.
+    /// The time limit. It is meant for vendors whose load balancers become ready quickly.
     pub limit: Duration,
     /// The function of the check.
     pub run: Run,
@@ -49,7 +49,7 @@ pub struct Check {
 /// Prerequisites of a check, in three levels. Each level has its own verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Tier {
-    /// The check only makes calls to the adapter.
+    /// The check needs only the adapter and makes only calls to it.
     #[value(name = "T1", help = "Only calls of the contract")]
     T1,
     /// A proxy between adapter and vendor counts calls and injects faults.
@@ -70,7 +70,7 @@ pub enum Standing {
 }
 
 impl Check {
-    /// Creates a mandatory check of the first tier, which runs concurrently with others on the same adapter.
+    /// Creates a mandatory check of the first tier. It runs concurrently with other checks on the same adapter.
     pub const fn t1(id: &'static str, name: &'static str, run: Run) -> Self {
         Self {
             id,
@@ -102,12 +102,12 @@ impl Check {
         Self { section, ..self }
     }
 
-    /// Sets all prerequisites; replaces the defaults of the tier.
+    /// Sets all prerequisites, and replaces the defaults of the tier.
     pub const fn needs(self, needs: &'static [Need]) -> Self {
         Self { needs, ..self }
     }
 
-    /// Makes the check optional: a missing prerequisite skips it without making the verdict incomplete.
+    /// Makes the check optional. If a prerequisite is missing, the check is skipped and the verdict is still complete.
     pub const fn optional(self) -> Self {
         Self { standing: Standing::Capability, ..self }
     }
@@ -117,7 +117,7 @@ impl Check {
         Self { exclusive: true, ..self }
     }
 
-    /// Lets the check run concurrently with others, regardless of its tier.
+    /// Lets the check run concurrently with other checks, regardless of its tier.
     pub const fn shared(self) -> Self {
         Self { exclusive: false, ..self }
     }

@@ -1,7 +1,7 @@
 //! The client of the cloud adapter. No other module builds a request context or sets the deadline of a call.
 //!
-//! The client connects at its first use and reconnects by itself. [`adapter_client`] finds a replica and repeats calls on another one; the
-//! work queue retries all other failures.
+//! The client connects at its first use and reconnects by itself. [`adapter_client`] finds a replica and repeats failed calls on another
+//! replica; the work queue retries all other failures.
 
 mod call_health;
 mod delay;
@@ -49,20 +49,21 @@ const DEADLINE_MARGIN: Duration = Duration::from_secs(1);
 /// The priority of a call and the maximum age of its answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Call {
-    /// Unspecified: the adapter chooses the priority by method.
+    /// The priority of the call. If the priority is unspecified, the adapter chooses it by method.
     pub priority: Priority,
-    /// `None`: any age of the adapter's snapshot. Zero: a vendor read that starts after the request arrived.
+    /// The maximum age of the answer. `None`: the adapter's snapshot may have any age. Zero: the vendor read must start after the request
+    /// arrived.
     pub max_staleness: Option<Duration>,
 }
 
 impl Call {
-    /// A call with this priority that accepts the adapter's snapshot.
+    /// Returns a call with this priority that accepts the adapter's snapshot.
     #[must_use]
     pub fn with_priority(priority: Priority) -> Self {
         Self { priority, max_staleness: None }
     }
 
-    /// The same call, with an answer that is not older than `age`.
+    /// Returns the same call, but its answer must not be older than `age`.
     #[must_use]
     pub fn no_older_than(mut self, age: Duration) -> Self {
         self.max_staleness = Some(age);
@@ -75,7 +76,7 @@ impl Call {
 enum Aim {
     /// The verb changes the cloud.
     Change,
-    /// The verb is a dry run, which only finds out what would change.
+    /// The verb is a dry run, which only reports what would change.
     Rehearsal,
 }
 
@@ -103,7 +104,7 @@ struct Identity {
 }
 
 impl Adapter {
-    /// A client over a channel that connects when it is first used; tests connect in memory.
+    /// Returns a client over a channel. The channel connects when it is first used; tests connect in memory.
     #[must_use]
     pub fn over(channel: impl Into<AdapterChannel>, cluster: Cluster, clock: &Clock) -> Self {
         let prefix = format!("{:x}", clock.now().as_millisecond());
@@ -147,7 +148,7 @@ impl Adapter {
         &self.call_health
     }
 
-    /// Returns the guard that checks whether the adapter still works in the part of the cloud in which this controller has worked so far.
+    /// Returns the guard that checks whether the adapter still works in the scope of the cloud in which this controller has worked so far.
     #[must_use]
     pub fn scope(&self) -> &ScopeGuard {
         &self.scope
@@ -171,13 +172,13 @@ impl Adapter {
         self.pending.overdue()
     }
 
-    /// The cluster's UID, as in the keys of load balancers and routes.
+    /// Returns the cluster's UID, as in the keys of load balancers and routes.
     #[must_use]
     pub fn cluster_id(&self) -> &str {
         &self.identity.cluster.id
     }
 
-    /// The request context: the caller, the priority, and a unique request ID.
+    /// Returns the request context: the caller, the priority, and a unique request ID.
     #[must_use]
     pub fn context(&self, call: Call) -> RequestContext {
         let Identity { cluster, prefix, counter } = self.identity.as_ref();
@@ -191,7 +192,7 @@ impl Adapter {
         }
     }
 
-    /// The adapter's identity and capabilities. Cost: no vendor call.
+    /// Gets the adapter's identity and capabilities. Cost: no vendor call.
     pub async fn get_info(&self) -> Result<GetInfoResponse, AdapterError> {
         let request = GetInfoRequest { context: Some(self.context(Call::default())) };
         let mut client = AdapterServiceClient::new(self.channel());
@@ -199,7 +200,7 @@ impl Adapter {
         answer.await.inspect(|info| self.scope.report(info.scope.as_ref()))
     }
 
-    /// The state of these instances. Shape: one result per reference, in the order of the request; at most 500.
+    /// Gets the state of these instances. Shape: one result per reference, in the order of the request; at most 500.
     pub async fn batch_get_instances(
         &self,
         call: Call,
@@ -229,7 +230,8 @@ impl Adapter {
             .await
     }
 
-    /// Converges a load balancer. This function sets the context of `request`. Cost: 0 vendor calls if nothing has to be done.
+    /// Brings a load balancer to its desired state. This function sets the context of `request`. Cost: 0 vendor calls if nothing has to be
+    /// done.
     pub async fn ensure_load_balancer(
         &self,
         call: Call,
@@ -281,7 +283,7 @@ impl Adapter {
     }
 
     /// Refuses a change if this process has no current term, because another process may be writing then. Also refuses a change if the
-    /// adapter works in another part of the cloud. The verbs that change the cloud call this function. Code that changes something because
+    /// adapter works in another scope of the cloud. The verbs that change the cloud call this function. Code that changes something because
     /// the cloud does not show an object must call this function, too.
     ///
     /// Errors: `NOT_LEADER`, with the cause.
@@ -299,8 +301,8 @@ impl Adapter {
         }
     }
 
-    /// Like [`Self::may_change`], but allows a dry run outside of a term. In another part of the cloud, a dry run is refused like the real
-    /// call.
+    /// Like [`Self::may_change`], but allows a dry run outside of a term. If the adapter works in another scope, a dry run is refused like
+    /// the real call.
     fn may(&self, aim: Aim) -> Result<(), AdapterError> {
         match aim {
             Aim::Change => self.may_change(),
@@ -390,7 +392,7 @@ impl Adapter {
     }
 }
 
-/// The span of a call, a child of the reconcile that makes the call.
+/// Returns the span of a call. It is a child of the reconcile that makes the call.
 fn span(name: &'static str) -> Span {
     traces::span!(
         "call",

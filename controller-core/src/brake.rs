@@ -1,4 +1,4 @@
-//! The deletion brake limits how many objects may be deleted within a window. Pure: every time is an argument.
+//! The deletion brake limits how many objects may be deleted within a window. The code is pure: every time is an argument.
 //!
 //! Each deletion has its own proof. The brake protects against a common failure of all proofs: credentials of another project, a vendor
 //! that lost a region, or an empty list. So the brake trips for all pending deletions together, and releases none of them until fewer are
@@ -83,7 +83,7 @@ impl Brake {
         self.limits
     }
 
-    /// Decides whether `wanted` of the `total` existing objects may be deleted, all of them together.
+    /// Decides whether `wanted` of the `total` existing objects may be deleted. The verdict applies to all of them together.
     pub fn ask(&mut self, now: Instant, total: usize, wanted: usize) -> Verdict {
         self.forget(now);
         // The percentage applies to the objects that existed when the window began, so that past deletions do not lower the allowance.
@@ -127,7 +127,8 @@ impl Brake {
 fn share_of(window: Duration, part: usize, whole: usize) -> Duration {
     let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let (part, whole) = (small(part), small(whole).max(1));
-    // Divide first, because seconds multiplied by nodes may overflow a Duration. The division loses less than a nanosecond per part.
+    // The division comes first, because seconds multiplied by nodes may overflow a Duration. The division loses less than a nanosecond per
+    // part.
     window / whole * part + Duration::from_nanos(u64::from(part))
 }
 

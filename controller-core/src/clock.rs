@@ -14,19 +14,19 @@ enum Source {
 }
 
 impl Clock {
-    /// The system clock.
+    /// Returns the system clock.
     #[must_use]
     pub fn system() -> Self {
         Self(Source::System)
     }
 
-    /// A clock that starts at `wall` and then follows tokio's time, which tests pause and advance.
+    /// Returns a clock that starts at `wall` and then follows tokio's time, which tests pause and advance.
     #[must_use]
     pub fn starting_at(wall: Timestamp) -> Self {
         Self(Source::Simulated { wall, since: Instant::now() })
     }
 
-    /// The time of day, UTC.
+    /// Returns the time of day in UTC.
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
     pub fn now(&self) -> Timestamp {

@@ -107,7 +107,7 @@ fn switches(flag: Arg) -> Arg {
         .default_missing_value("true")
 }
 
-/// The shared flags, checked.
+/// The shared flags after validation.
 #[derive(Clone, Debug)]
 pub struct CommonConfig {
     /// The identity of this cluster in the cloud. `None`: the UID of the namespace kube-system, read from the API server at start.
@@ -150,10 +150,11 @@ pub struct Rate {
 /// How a mirror gets the initial objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Listing {
-    /// In pages, by list requests.
+    /// The mirror lists the objects in pages.
     #[default]
     Pages,
-    /// One by one, from the watch, which needs less memory on both sides. Source: Kubernetes' API concepts, «Streaming lists».
+    /// The mirror gets the objects one by one from the watch, which needs less memory on both sides. Source: Kubernetes' API concepts,
+    /// «Streaming lists».
     Stream,
 }
 
@@ -169,7 +170,7 @@ pub struct Cluster {
 impl CommonArgs {
     /// Validates the shared flags. `http_address` comes from a flag of each binary, because its default differs between binaries.
     ///
-    /// Returns `None` if a flag is invalid; `faults` has the reasons.
+    /// Returns `None` if a flag is invalid. `faults` then contains the reasons.
     pub fn check(&self, http_address: &str, faults: &mut Faults) -> Option<CommonConfig> {
         let id = self.cluster_id.as_ref();
         let cluster_id = id.map(|id| faults.check("--cluster-id <UID>", id, cluster_id(id)));
@@ -207,7 +208,7 @@ impl CommonArgs {
         })
     }
 
-    /// Returns `None` if there is no limit, or if a flag is invalid; `faults` then has the reason.
+    /// Returns `None` if there is no limit, or if a flag is invalid. In the latter case, `faults` contains the reason.
     fn rate(&self, faults: &mut Faults) -> Option<Rate> {
         let (qps, burst) = (&self.kube_api_qps, &self.kube_api_burst);
         let fix = "use 0.01 to 1000000 per second, or 0 for no limit";

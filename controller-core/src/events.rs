@@ -62,14 +62,14 @@ const FLUSH: Duration = Duration::from_secs(3);
 /// Severity of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Expected; logged as info.
+    /// The notice is expected, and is logged at level info.
     Normal,
-    /// Needs attention; logged as warning.
+    /// The notice needs attention, and is logged as a warning.
     Warning,
 }
 
 impl Kind {
-    /// The value of `Event.type`.
+    /// Returns the value of `Event.type`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -88,7 +88,7 @@ pub struct Notice {
     pub reason: &'static str,
     /// What the controller was doing, one word in CamelCase.
     pub action: &'static str,
-    /// A sentence for the user: what happens, and what the user can do about it. The Event has its first [`NOTE_MAX`] characters.
+    /// A sentence for the user: what happens, and what the user can do about it. The Event contains its first [`NOTE_MAX`] characters.
     pub note: String,
 }
 
@@ -102,7 +102,7 @@ impl Notice {
 #[derive(Clone, Debug)]
 pub struct Recorder {
     component: &'static str,
-    /// `None`: notices are only logged.
+    /// The queues of the task that writes Events. `None`: notices are only logged.
     senders: Option<Senders>,
     dropped: Counter,
 }
@@ -140,7 +140,7 @@ impl Recorder {
 
     /// Logs the notice, and queues it as an Event on the object. Never blocks, never fails.
     ///
-    /// `about` must carry the UID, or `kubectl describe` does not show the Event.
+    /// `about` must contain the UID. Otherwise `kubectl describe` does not show the Event.
     pub fn emit(&self, about: &ObjectReference, notice: Notice) {
         log(about, &notice);
         let Some(writer) = self.senders.as_ref().map(|senders| senders.of(notice.kind)) else { return };
@@ -218,7 +218,7 @@ impl fmt::Debug for Writer {
     }
 }
 
-/// A recorder and the task that writes its Events.
+/// Returns a recorder and the task that writes its Events.
 #[must_use]
 pub fn recorder(
     client: Client,
@@ -243,7 +243,7 @@ impl Writer {
         registry.register("events_dropped", "Events that could not be written", self.dropped.clone());
     }
 
-    /// Writes Events until `stop`, then the Events that were emitted before, for up to three seconds.
+    /// Writes Events until `stop`. Then writes the Events that were emitted before, for up to three seconds.
     pub async fn run(self, stop: CancellationToken) {
         let out_of_time = async {
             stop.cancelled().await;
@@ -255,7 +255,8 @@ impl Writer {
         }
     }
 
-    /// After a stop, queued Events are written without rate limit, and repeats without their quiet time. A write in progress is finished.
+    /// After a stop, queued Events are written without a rate limit, and repeated notices without their quiet time. A write in progress is
+    /// finished.
     async fn write_all(mut self, stop: &CancellationToken) {
         let mut series = Series::default();
         while let Some(next) = stop.run_until_cancelled(self.next(&series)).await {
@@ -354,7 +355,7 @@ impl Writer {
             Err(error) => {
                 debug!(%error, "Cannot write Event");
                 self.dropped.inc();
-                // Drop the series, so that the next repeat creates an Event.
+                // The series is dropped, so that the next repeat creates an Event.
                 series.forget(message);
             }
         }

@@ -1,4 +1,5 @@
-//! Shows what this controller does about an object, and what the object waits for: `/status`, `/explain` and `/plan`, beside `/metrics`.
+//! Serves `/status`, `/explain` and `/plan`, beside `/metrics`. The pages show what this controller does about an object, and what the
+//! object waits for.
 //!
 //! The answers are assembled on request from existing state: the reconciler's ledger of unsettled objects, the key's state in the queue,
 //! and lines that the controller derives from its mirrors. Neither the API server nor the adapter is called, except for plans, which are
@@ -51,12 +52,12 @@ const ORPHANS: usize = 200;
 /// Maximum number of objects that `/status` names.
 const NAMED: usize = 10;
 
-/// How a controller describes an object from its mirrors. Called only on request.
+/// How a controller describes an object from its mirrors. The methods are called only on request.
 pub trait Describe: Send + Sync + 'static {
-    /// The UID of the object with this name. `None`: the mirror has no such object.
+    /// Returns the UID of the object with this name, or `None` if the mirror does not contain such an object.
     fn uid(&self, name: &ObjectName) -> Option<String>;
 
-    /// All objects in the mirror.
+    /// Returns all objects in the mirror.
     fn all(&self) -> Vec<Object>;
 
     /// Whether the objects of the API server and of the cloud were listed completely. Before that, objects may exist that the caches do not
@@ -66,7 +67,7 @@ pub trait Describe: Send + Sync + 'static {
     /// Returns what the caches show of an object. The object may exist in the cloud only.
     fn describe(&self, object: &Object) -> Seen;
 
-    /// Returns the load balancers of all shards that no Service needs any more. Empty for a controller without load balancers.
+    /// Returns the load balancers that no Service needs any more, in all shards. Empty for a controller without load balancers.
     fn orphans(&self) -> Vec<Orphan> {
         Vec::new()
     }
@@ -87,7 +88,7 @@ pub struct Seen {
 
 /// A queue key for one object.
 pub trait ObjectKey: Key {
-    /// The key for an object.
+    /// Returns the key for an object.
     fn of(object: &Object) -> Self;
 
     /// Returns the object's name, and its UID if the key contains the UID.
@@ -269,7 +270,7 @@ pub(crate) struct Identity {
     pub(crate) runtime: Handle,
 }
 
-/// The data of the status pages of a process. Cloning gives another handle.
+/// The data of the status pages of a process. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct Explain(Arc<Inner>);
 
@@ -281,7 +282,7 @@ struct Inner {
     lately: RecentRehearsals,
 }
 
-/// The deletions that the brakes hold. Cloning gives another handle.
+/// The deletions that the brakes hold. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct Brakes(Arc<Mutex<BTreeMap<&'static str, Vec<String>>>>);
 
@@ -297,7 +298,7 @@ impl Brakes {
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<&'static str, Vec<String>>> {
-        // Every operation on the map is a single step, so that the map is consistent after a panic.
+        // The map is consistent even after a panic, since every operation on the map is a single step.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -334,7 +335,7 @@ impl Explain {
         let _set = self.0.identity.set(identity);
     }
 
-    /// The status of the controller.
+    /// Returns the status of the controller.
     ///
     /// Errors: The controller is not running yet.
     pub fn status(&self) -> Result<ControllerStatus, Unexplained> {

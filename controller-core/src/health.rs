@@ -1,7 +1,7 @@
 //! Liveness, readiness and metrics over plain HTTP: `/livez` (`/healthz`), `/readyz`, `/metrics`. With `?verbose`, `/livez` and `/readyz`
 //! list every check, as in Kubernetes' own programs.
 //!
-//! A process is ready if both mirrors are synced and connected, or if the process is a standby. A process is alive if its work makes
+//! A process is ready if its mirrors are synced and connected, or if the process is a standby. A process is alive if its work makes
 //! progress. An unreachable peer makes a process unready, but does not fail liveness, because a restart would not make the peer reachable.
 
 use std::{
@@ -30,7 +30,7 @@ const STUCK: Duration = Duration::from_mins(5);
 
 type Judge = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// The conditions for readiness and liveness. Cloning gives another handle.
+/// The conditions for readiness and liveness. Clones share the state.
 #[derive(Clone, Default)]
 pub struct Health {
     checks: Arc<Mutex<Checks>>,
@@ -98,7 +98,7 @@ impl Health {
         });
     }
 
-    /// Declares that another process works: until [`Health::works`], this is the only readiness check.
+    /// Declares that another process works. Until [`Health::works`] is called, this is the only readiness check.
     pub(crate) fn stands_by(&self, judge: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         self.checks().standby = Some(Check { name: "leaderElection", judge: Box::new(judge) });
     }
@@ -162,7 +162,7 @@ struct Exposed {
     registry: Registry,
 }
 
-/// The routes of the pages.
+/// Returns the routes of the pages.
 pub(crate) fn routes(health: Health, registry: Registry) -> Router {
     Router::new()
         .route("/healthz", get(alive))
@@ -269,7 +269,7 @@ mod tests {
         assert!(health.readiness().is_err());
     }
 
-    /// A controller with one worker, which the test controls.
+    /// Starts a controller with this number of workers. A worker takes as many seconds for a key as the key says.
     fn working(health: &Health, workers: usize) -> (Queue<u32>, tokio::task::JoinSet<()>, CancellationToken) {
         let second = Duration::from_secs(1);
         let queue = Queue::new("Nodes", Backoff { first: second, longest: second });

@@ -69,7 +69,7 @@ impl From<kube::Error> for Error {
 }
 
 impl Error {
-    /// The HTTP status, if the server answered.
+    /// Returns the HTTP status, if the server answered.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         match self {
@@ -79,13 +79,13 @@ impl Error {
         }
     }
 
-    /// The object does not exist (any more).
+    /// Whether the object does not exist (any more).
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.status() == Some(404)
     }
 
-    /// Whether another client wrote first, or a guard in the patch failed: read the current state and decide again.
+    /// Whether another client wrote first, or a guard in the patch failed. The caller should read the current state and decide again.
     ///
     /// The API server answers 409 for a stale `resourceVersion` or a deletion that names another UID. It answers 422 without a cause for a
     /// JSON patch whose `test` failed. A 422 that names invalid fields is a real refusal, except for [`Error::is_about_another`].
@@ -100,7 +100,7 @@ impl Error {
         }
     }
 
-    /// Whether the patch names the UID of a deleted object whose name now belongs to another object. Nothing was written then.
+    /// Whether the patch names the UID of a deleted object whose name now belongs to another object. In this case, the patch wrote nothing.
     ///
     /// A UID is immutable, so the API server treats the guard as an attempt to change the UID: 422, with `metadata.uid` among the invalid
     /// fields. Other invalid fields then do not matter, since the patch was not meant for this object.

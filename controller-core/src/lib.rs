@@ -1,4 +1,4 @@
-//! The code that the three controllers share, so that each controller contains only its own subject.
+//! The code that the three controllers share. Each controller contains only the code for its own subject.
 //!
 //! A controller compares two mirrors. The modules in reading order:
 //!

@@ -16,7 +16,7 @@ pub use prometheus_client::registry::Registry;
 /// The content type of the text from [`render`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Where a controller registers metrics whose names begin with `cloud_controller_`.
+/// Returns the registry in which a controller registers metrics whose names begin with `cloud_controller_`.
 pub fn controller_registry<'a>(registry: &'a mut Registry, controller: &'static str) -> &'a mut Registry {
     registry
         .sub_registry_with_prefix("cloud_controller")

@@ -34,12 +34,12 @@ pub struct ObjectName {
 }
 
 impl ObjectName {
-    /// The name of a cluster-scoped object, such as a Node.
+    /// Returns the name of a cluster-scoped object, such as a Node.
     pub fn cluster(name: impl Into<String>) -> Self {
         Self { namespace: None, name: name.into() }
     }
 
-    /// The name of a namespaced object, such as a Service.
+    /// Returns the name of a namespaced object, such as a Service.
     pub fn namespaced(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self { namespace: Some(namespace.into()), name: name.into() }
     }
@@ -71,7 +71,7 @@ pub struct Change<K, T> {
 /// The content of a mirror.
 pub(crate) type Content<K, T> = BTreeMap<K, Arc<T>>;
 
-/// A mirror of one collection. Cloning gives another handle to the same mirror.
+/// A mirror of one collection. Clones share the state.
 #[derive(Debug)]
 pub struct Mirror<K, T> {
     inner: Arc<Inner<K, T>>,
@@ -85,7 +85,7 @@ struct Inner<K, T> {
     content: RwLock<Content<K, T>>,
     synced: watch::Sender<bool>,
     link: watch::Sender<Link>,
-    /// Fingerprint of the part of the cloud that the content comes from, if the other side reports it.
+    /// The fingerprint of the scope (the part of the cloud) that the content comes from, if the other side reports it.
     scope: watch::Sender<Option<String>>,
     /// Number of connections on which the other side has answered. Each connection may lead to another process.
     connections: watch::Sender<u64>,
@@ -143,7 +143,7 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
         reader(&self.inner.content.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether one complete listing has been seen since the start.
+    /// Returns whether the mirror has received a complete listing since the start.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         *self.inner.synced.borrow()
@@ -151,7 +151,7 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
 
     /// Waits until the mirror is synced.
     pub async fn synced(&self) {
-        // The sender lives in `self`: waiting cannot fail.
+        // Waiting cannot fail, because `self` owns the sender.
         let _closed = self.inner.synced.subscribe().wait_for(|synced| *synced).await.is_err();
     }
 
@@ -167,18 +167,18 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
         self.inner.link.subscribe()
     }
 
-    /// Returns a receiver that changes whenever the other side answers on a new connection, even without an outage: another process may
-    /// answer there.
+    /// Returns a receiver that changes whenever the other side answers on a new connection. This happens even without an outage, because
+    /// another process may now answer.
     #[must_use]
     pub fn connections(&self) -> watch::Receiver<u64> {
         self.inner.connections.subscribe()
     }
 
-    /// Returns the latest time at which the content is known to have been right. `None`: no time is known yet.
+    /// Returns the latest time at which the content is known to have been correct, or `None` if no such time is known yet.
     ///
-    /// For the cloud, this is when the adapter asked the vendor, on the adapter's wall clock, but at most the local time of arrival. If the
-    /// adapter's clock is ahead, the mirror looks younger by at most the transmission time; if the adapter's clock is behind, the mirror
-    /// looks older by the whole difference.
+    /// For a mirror of the cloud, this is the time when the adapter asked the vendor, on the adapter's wall clock. The time is never later
+    /// than the local time of arrival. If the adapter's clock is ahead, the mirror looks younger by at most the transmission time. If the
+    /// adapter's clock is behind, the mirror looks older by the whole difference.
     #[must_use]
     pub fn observed(&self) -> Option<Timestamp> {
         *self.inner.observed.borrow()
@@ -205,18 +205,18 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
         writer(&mut self.inner.content.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Records that the content was right at `at`, on the clock of the other side.
+    /// Records that the content was correct at the time `at` of the other side's clock.
     pub(crate) fn mark_observed(&self, at: Timestamp) {
         self.inner.observed.send_replace(Some(at.min(self.inner.clock.now())));
     }
 
-    /// Records that the content is right now.
+    /// Records that the content is correct now.
     pub(crate) fn mark_fresh(&self) {
         self.mark_observed(self.inner.clock.now());
     }
 
-    /// Returns the fingerprint of the part of the cloud that the content comes from. `None`: the content does not come from the cloud, or
-    /// the adapter reports no scope.
+    /// Returns the fingerprint of the scope (the part of the cloud) that the content comes from. Returns `None` if the content does not
+    /// come from the cloud, or if the adapter reports no scope.
     pub(crate) fn scope(&self) -> Option<String> {
         self.inner.scope.borrow().clone()
     }

@@ -10,11 +10,11 @@ use tracing::{info, warn};
 
 use crate::Clock;
 
-/// Interval at which a lasting outage is logged again.
+/// Interval at which an outage is logged again while it lasts.
 const REMIND: Duration = Duration::from_mins(1);
 /// The first pause between two attempts.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// The longest pause: a peer that is back is noticed within this time.
+/// The longest pause between two attempts. The controller notices within this time that a peer is back.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// The state of the connection to a peer.
@@ -52,7 +52,7 @@ impl fmt::Display for Link {
     }
 }
 
-/// Tracks one peer: its link, the pause before the next attempt, and what is logged.
+/// Tracks the connection to one peer: the state, the pause before the next attempt, and what is logged.
 #[derive(Debug)]
 pub(crate) struct Outage {
     /// The peer's name in logs, such as `cloud adapter`.

@@ -1,4 +1,4 @@
-//! Provider IDs, by which Kubernetes and a cloud identify the instance of a Node. Parsed once, into a type.
+//! Provider IDs, by which Kubernetes and a cloud identify the instance of a Node. The text is parsed once, into a type.
 
 use std::{fmt, str::FromStr};
 
@@ -7,7 +7,7 @@ const MAX_LEN: usize = 512;
 
 /// A provider ID, `<scheme>://<rest>`, such as `sim://north/i-17` or `openstack:///6b1f…`.
 ///
-/// Compared byte by byte and not normalised, since `Node.spec.providerID` is immutable.
+/// Provider IDs are compared byte by byte and not normalised, because `Node.spec.providerID` is immutable.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProviderId {
     text: String,
@@ -16,13 +16,13 @@ pub struct ProviderId {
 }
 
 impl ProviderId {
-    /// Returns the cloud: the part before `://`.
+    /// Returns the scheme, the part before `://`, which names the cloud.
     #[must_use]
     pub fn scheme(&self) -> &str {
         self.text.get(..self.scheme).unwrap_or_default()
     }
 
-    /// Returns the instance: the part after `://`. Only the adapter interprets this part.
+    /// Returns the part after `://`, which identifies the instance. Only the adapter interprets this part.
     #[must_use]
     pub fn rest(&self) -> &str {
         self.text.get(self.scheme + 3..).unwrap_or_default()
@@ -35,8 +35,8 @@ impl ProviderId {
     }
 }
 
-/// Returns the other provider ID of the same instance: with the adapter's region, or without a region. `None`: there is only one form, or
-/// the region is not known. Source: contract, `Scope.region`.
+/// Returns the other form of the provider ID of the same instance: with the adapter's region, or without a region. Returns `None` if there
+/// is only one form, or if the region is not known. The contract defines both forms at `Scope.region`.
 #[must_use]
 pub fn other_form(id: &str, region: &str) -> Option<String> {
     let (scheme, rest) = id.split_once("://")?;
@@ -49,7 +49,7 @@ pub fn other_form(id: &str, region: &str) -> Option<String> {
     }
 }
 
-/// Why a text is not a valid provider ID.
+/// The reasons why a text is not a valid provider ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The ID does not contain `://`.

@@ -1,8 +1,8 @@
-//! The work queue. Each key is queued once and reconciled by one worker at a time; namespaces are queued fairly, and each key has its own
-//! backoff.
+//! The work queue. Each key is queued at most once, and at most one worker reconciles a key at a time. Namespaces are queued fairly, and
+//! each key has its own backoff.
 //!
-//! The queue of `kube::runtime::controller` is not used: it drops keys whose object is not in its store, but some objects exist only in the
-//! cloud. All state is in `state`, which reads no clock.
+//! The queue of `kube::runtime::controller` is not used, because it drops keys whose object is not in its store. Some objects exist only in
+//! the cloud. All state is in `state`, which reads no clock.
 
 mod lane;
 mod metrics;
@@ -34,7 +34,7 @@ pub trait Key: Ord + Clone + Display + Send + Sync + 'static {}
 
 impl<T: Ord + Clone + Display + Send + Sync + 'static> Key for T {}
 
-/// The backoff of a failed key: begins with `first` and doubles with each failure, up to `longest`.
+/// The backoff of a failed key. The pause is `first` after the first failure and doubles with each further failure, up to `longest`.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     /// Pause after the first failure.
@@ -44,7 +44,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Returns the pause after this number of consecutive failures, at least one.
+    /// Returns the pause after this number of consecutive failures. The number 0 counts as 1.
     #[must_use]
     pub fn pause(&self, failures: u32) -> Duration {
         let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
@@ -59,7 +59,7 @@ pub enum KeyState {
     Nowhere,
     /// The key waits for a worker.
     Waits {
-        /// Since when the key waits.
+        /// The time at which the wait began.
         since: Instant,
         /// Whether the key was added individually, and not because all keys are reconciled.
         changed: bool,
@@ -68,7 +68,7 @@ pub enum KeyState {
     Runs,
     /// The key is requeued.
     Later {
-        /// When the key is due.
+        /// The time at which the key is due.
         due: Instant,
     },
 }
@@ -97,7 +97,7 @@ struct Inner<K> {
     name: &'static str,
     backoff: Backoff,
     state: Mutex<State<K>>,
-    /// Notified when keys or due times change. Only one task waits for this notification: the loop in [`Queue::run`].
+    /// The signal that keys or due times have changed. Only the loop in [`Queue::run`] waits for this signal.
     changed: Notify,
     metrics: Metrics,
 }
@@ -129,7 +129,7 @@ impl<K: Key> Queue<K> {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Registers `workqueue_*` with the names and units that Kubernetes controllers use.
+    /// Registers the `workqueue_*` metrics with the names and units that Kubernetes controllers use.
     pub fn register(&self, registry: &mut Registry)
     where
         K: std::fmt::Debug,
@@ -137,26 +137,26 @@ impl<K: Key> Queue<K> {
         metrics::register(self, registry);
     }
 
-    /// Queues `key` for the next free worker. No effect if the key is queued already. If a worker reconciles the key now, the key is
-    /// reconciled again afterwards.
+    /// Queues `key` for the next free worker. The call has no effect if the key is queued already. If a worker is reconciling the key, the
+    /// key is reconciled again afterwards.
     pub fn add(&self, key: K) {
         self.state().add(key, Instant::now());
         self.inner.changed.notify_one();
     }
 
-    /// Like [`Queue::add`], for a reconcile of all keys. Keys that are added individually come first.
+    /// Queues `key` like [`Queue::add`], as part of a reconcile of all keys. Keys that are added individually come first.
     pub fn add_with_all(&self, key: K) {
         self.state().add_with_all(key, Instant::now());
         self.inner.changed.notify_one();
     }
 
-    /// Like [`Queue::add`], for a change, but not before `delay` has passed.
+    /// Queues `key` like [`Queue::add`], because of a change, but not before `delay` has passed.
     pub fn add_after(&self, key: K, delay: Duration) {
         self.state().add_after(key, state::after(Instant::now(), delay));
         self.inner.changed.notify_one();
     }
 
-    /// Queues `key` after `delay`, even if nothing changes. No effect if the key is already queued for an earlier time.
+    /// Queues `key` after `delay`, even if nothing changes. The call has no effect if the key is already queued for an earlier time.
     pub fn after(&self, key: K, delay: Duration) {
         self.state().after(key, state::after(Instant::now(), delay));
         self.inner.changed.notify_one();
@@ -173,13 +173,13 @@ impl<K: Key> Queue<K> {
         self.state().depth()
     }
 
-    /// Whether no key waits for a worker and none is being reconciled. Delayed keys do not count.
+    /// Returns whether no key waits for a worker and no key is being reconciled. Delayed keys do not count.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.state().is_idle()
     }
 
-    /// Returns how long the slowest worker has been busy with its key. Used by the health check for stuck workers.
+    /// Returns how long the slowest worker has been busy with its key. The health check uses this to find stuck workers.
     #[must_use]
     pub fn longest_running(&self) -> Option<Duration> {
         self.state().longest_running(Instant::now())
@@ -197,7 +197,7 @@ impl<K: Key> Queue<K> {
         self.state().load(Instant::now())
     }
 
-    /// Returns the keys that wait for a worker and were added individually, and since when they wait.
+    /// Returns the keys that were added individually and wait for a worker, each with the time at which the wait began.
     #[must_use]
     pub fn changed(&self) -> Vec<(K, Instant)> {
         self.state().changed().map(|(key, since)| (key.clone(), since)).collect()
@@ -209,17 +209,17 @@ impl<K: Key> Queue<K> {
         self.inner.name
     }
 
-    /// Returns how long keys have been due without a worker taking any of them. Used by the health check for workers that do not start.
-    /// `None` before [`Queue::run`], and while no key is due.
+    /// Returns how long keys have been due while no worker took any key. The health check uses this to find workers that do not start.
+    /// Returns `None` before [`Queue::run`], and while no key is due.
     #[must_use]
     pub fn stalled(&self) -> Option<Duration> {
         self.state().stalled(Instant::now())
     }
 
-    /// Processes keys, at most `workers` at once, until `stop`. Then finishes the keys in progress.
+    /// Processes keys, at most `workers` at once, until `stop` is cancelled. The function then finishes the keys in progress and returns.
     ///
-    /// `work` gets the key and its number of consecutive failures, and returns when to requeue the key. A panic is logged and counted, and
-    /// counts as a failure of that key only.
+    /// `work` gets the key and its number of consecutive failures, and returns when to requeue the key. A panic in `work` is logged and
+    /// counted as a failure of that key only.
     pub async fn run<F, W>(&self, workers: usize, stop: CancellationToken, work: F)
     where
         F: Fn(K, u32) -> W,
@@ -245,7 +245,7 @@ impl<K: Key> Queue<K> {
         }
     }
 
-    /// Waits for the next key. Cancel-safe, since a key is taken only when it is returned.
+    /// Waits for the next key. The call is cancel-safe, because a key is taken only when it is returned.
     async fn next(&self) -> (InProgress<K>, u32) {
         loop {
             let now = Instant::now();
@@ -273,7 +273,7 @@ impl<K: Key> Queue<K> {
         }
     }
 
-    /// Each reconcile begins a trace.
+    /// Starts a trace for the reconcile of this key.
     fn trace(&self, taken: &Taken<K>, waited: Duration) -> Span {
         traces::child(traces::span!(
             "reconcile",
@@ -288,7 +288,7 @@ impl<K: Key> Queue<K> {
     }
 
     fn state(&self) -> MutexGuard<'_, State<K>> {
-        // Poisoning is ignored, since the state is consistent wherever a caller's comparison could panic.
+        // Poisoning of the mutex is ignored. The state is consistent at each point where a caller's comparison could panic.
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -342,7 +342,7 @@ impl<K: Key> Drop for InProgress<K> {
     }
 }
 
-/// Returns the outcome as shown in traces.
+/// Returns the name of the outcome that traces show.
 const fn outcome(again: Again) -> &'static str {
     match again {
         Again::Done => "done",

@@ -1,19 +1,19 @@
-//! Decides when a key is reconciled again, also after an adapter's error.
+//! Decides when a key is reconciled again, for example after an error of the adapter.
 //!
-//! This module does not wait; [`crate::queue::Queue`] does.
+//! This module does not wait; [`crate::queue::Queue`] waits.
 
 use std::{fmt, time::Duration};
 
 use cloud_api_proto::{AdapterError, Reason};
 use tonic::Code;
 
-/// When a key is reconciled again.
+/// The time at which a key is reconciled again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
-    /// The key is not reconciled again, since the object is in sync. Resets the count of failures.
+    /// The key is not reconciled again, because the object is in sync. The count of failures is reset.
     Done,
-    /// The key is reconciled when something changes, since only a change of the object or of the cloud can help. Resets the count of
-    /// failures.
+    /// The key is reconciled when something changes, because only a change of the object or of the cloud can help. The count of failures is
+    /// reset.
     OnChange,
     /// The key is reconciled after exactly this delay. The count of failures stays the same.
     After(Duration),
@@ -24,8 +24,8 @@ pub enum Again {
 impl Again {
     /// Returns when to retry after an adapter error: after the delay in the error, with the queue's backoff, or when something changes.
     ///
-    /// The reason decides first, then the adapter's `RetryInfo`, then (without a reason) the gRPC code. Configuration errors are retried
-    /// with backoff, since no watch reports that the operator has fixed the configuration.
+    /// The error's reason decides first, then the adapter's `RetryInfo`, and for an error without a reason the gRPC code. Configuration
+    /// errors are retried with backoff, because no watch reports that the operator has fixed the configuration.
     #[must_use]
     pub fn after_error(error: &AdapterError) -> Self {
         match error.reason {
@@ -36,8 +36,8 @@ impl Again {
             | Reason::OwnedByOther
             | Reason::StaleFence
             | Reason::ImmutableField => Self::OnChange,
-            // The caller uploads a backend set that the adapter does not know, and repeats the call. If the set is still unknown after
-            // that, an immediate retry does not help.
+            // If the adapter does not know a backend set, the caller uploads the set and repeats the call. If the set is still unknown
+            // after that, an immediate retry does not help.
             Reason::CallerForbidden
             | Reason::CallerUnauthenticated
             | Reason::Internal
@@ -54,13 +54,13 @@ impl Again {
             | Reason::Starting
             | Reason::Draining
             | Reason::OutcomeUnknown => error.retry_after.map_or(Self::Backoff, Self::After),
-            // The same message would be too large again.
+            // An immediate retry would send the same message, which is too large.
             Reason::Unspecified if is_message_limit(error) => Self::OnChange,
             Reason::Unspecified => Self::after_code(error),
         }
     }
 
-    /// Decides by gRPC code, for peers that are newer than this controller, or are not adapters.
+    /// Decides by the gRPC code. This helps with peers that are newer than this controller or that are not adapters.
     fn after_code(error: &AdapterError) -> Self {
         match error.code {
             Code::InvalidArgument | Code::AlreadyExists | Code::OutOfRange | Code::NotFound => Self::OnChange,
@@ -102,7 +102,7 @@ pub fn is_message_limit(error: &AdapterError) -> bool {
         && error.retry_after.is_none()
 }
 
-/// Completes the sentence «retried …».
+/// Writes the words that complete a sentence after `retried`.
 impl fmt::Display for Again {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

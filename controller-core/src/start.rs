@@ -42,23 +42,23 @@ use crate::{
     metrics::{AdapterMetrics, Registry, controller_registry},
 };
 
-/// Silences kube's client, which logs each failed attempt as an error. The mirrors already log outages. A user's directive comes later and
-/// takes precedence.
+/// The log directive that silences kube's client, which logs each failed attempt as an error. The mirrors already log outages. A user's
+/// directive comes later and takes precedence.
 const KUBE_CLIENT_LOG_OFF: &str = "kube_client::client::builder=off";
 /// Time limit for work in progress after a stop.
 const GRACE: Duration = Duration::from_secs(20);
-/// Additional time limits: first for Events and pages, then for the Lease. All limits together, with a second for the last traces, are
-/// below the 30 s between SIGTERM and SIGKILL in Kubernetes.
+/// The two additional time limits, first for Events and pages, then for the Lease. All limits together, with a second for the last traces,
+/// are below the 30 s between SIGTERM and SIGKILL in Kubernetes.
 const LAST_GRACE: Duration = Duration::from_secs(4);
 
 /// The names of a controller.
 #[derive(Clone, Copy, Debug)]
 pub struct Names {
-    /// The name in logs and in the metric label `controller`: `node-controller`.
+    /// The name in logs and in the metric label `controller`, such as `node-controller`.
     pub controller: &'static str,
-    /// The name in Events, as in the former cloud controller manager: `cloud-node-controller`.
+    /// The name in Events, the same as in the former cloud controller manager, such as `cloud-node-controller`.
     pub component: &'static str,
-    /// The name in the metric `running_managed_controllers`, as in the former cloud controller manager: `cloud-node`.
+    /// The names in the metric `running_managed_controllers`, the same as in the former cloud controller manager, such as `cloud-node`.
     pub managed: &'static [&'static str],
 }
 
@@ -70,32 +70,32 @@ pub struct Process {
     pub names: Names,
     /// The client of the API server.
     pub kube: Client,
-    /// How mirrors of the API server get their initial objects.
+    /// The way in which mirrors of the API server get their initial objects.
     pub listing: Listing,
     /// The client of the cloud adapter.
     pub adapter: Adapter,
     /// The recorder of Events.
     pub recorder: Recorder,
-    /// The time of day.
+    /// The clock that tells the time of day.
     pub clock: Clock,
-    /// The shards of the work. The tasks start when this process holds a shard.
+    /// The shards of the work. The tasks of a shard start when this process holds the shard.
     pub shards: Shards,
-    /// Cancelled when the process must stop and take no new work.
+    /// The token that is cancelled when the process must stop and take no new work.
     pub stop: CancellationToken,
     /// The readiness and liveness checks.
     pub health: Health,
-    /// The data of the status pages about the controller's objects.
+    /// The data about the controller's objects that the status pages show.
     pub explain: Explain,
     /// Whether this is a dry run. See [`Process::read_only`].
     pub dry_run: bool,
-    /// Metrics under their full names; see [`Process::metrics`].
+    /// The registry of metrics by their full names. See [`Process::metrics`].
     pub registry: Registry,
-    /// The tasks of the controller, which start when the term begins.
+    /// The tasks of the controller. They start when the term (the time for which this process holds a Lease) begins.
     tasks: Vec<(&'static str, Task)>,
     candidate: Option<Candidate>,
     listener: Option<Listener>,
     secure: Option<(Listener, Arc<Tls>)>,
-    /// Which callers may read the status pages.
+    /// The rules for which callers may read the status pages.
     readers: Readers,
     events: events::Writer,
 }
@@ -141,7 +141,7 @@ impl Process {
         }
     }
 
-    /// Turns the process into a dry run, which plans but changes nothing in the cluster and in the cloud.
+    /// Turns the process into a dry run, which plans changes but makes none in the cluster or in the cloud.
     #[must_use]
     pub fn read_only(self) -> Self {
         let (adapter, recorder) = (self.adapter.read_only(), self.recorder.only_logging());
@@ -153,7 +153,7 @@ impl Process {
         controller_registry(&mut self.registry, self.names.controller)
     }
 
-    /// Adds a task that may be dropped at any point, such as a mirror's task. `stop` ends the task.
+    /// Adds a task that may be dropped at any point, such as a mirror's task. The task is dropped when `stop` is cancelled.
     pub fn background(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
         self.task(name, async move {
@@ -161,8 +161,8 @@ impl Process {
         });
     }
 
-    /// Adds a task that reacts to `stop` itself and finishes its work in progress, such as a queue's task. If the task ends earlier, the
-    /// process ends with an error.
+    /// Adds a task that reacts to `stop` itself and finishes its work in progress, such as a queue's task. If the task ends before `stop`
+    /// is cancelled, the process ends with an error.
     pub fn task(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let watchdog = Watchdog::default();
         let watched = watchdog.clone();
@@ -170,8 +170,8 @@ impl Process {
         self.tasks.push((name, Box::pin(watchdog.of(task))));
     }
 
-    /// Serves the pages, writes Events, and starts the tasks when the term begins. After `stop`, waits until the tasks have finished their
-    /// work in progress.
+    /// Serves the pages, writes Events, and starts the tasks when the process holds a shard. After `stop`, the function waits until the
+    /// tasks have finished their work in progress.
     pub async fn finish(mut self) -> anyhow::Result<()> {
         metrics::register(&mut self);
         self.keep_scope();
@@ -185,7 +185,7 @@ impl Process {
         });
         let (shards, stop, health) = (self.shards, self.stop, self.health);
         shards.ends_by(&stop);
-        // Pages and Events are served longer than the work lasts, so that the end of the work can be observed and reported.
+        // Pages and Events are served until after the work has ended, so that the end of the work can be observed and reported.
         let (last, release) = (CancellationToken::new(), CancellationToken::new());
         let (mut background, mut election) = (Tasks::default(), Tasks::default());
         background.spawn("events", self.events.run(last.clone()));
@@ -208,7 +208,8 @@ impl Process {
             let serve = || http::serve_tls(listener, tls, all, last);
             background.spawn("pages over TLS", thread::run("pages over TLS", serve));
         }
-        // With a single shard, the Lease is released last, because some work is not done within a `ShardPass`.
+        // With a single shard, this value keeps the Lease until the tasks have ended. Some work does not run within a `ShardPass` of its
+        // own.
         let mut alone = None;
         let work = work(&shards, &stop, &health, self.tasks, &mut alone);
         let ended = tokio::select! {
@@ -225,7 +226,7 @@ impl Process {
         ended
     }
 
-    /// Blocks changes in the cloud until the adapter is known to work in the same part of the cloud as before.
+    /// Blocks changes in the cloud until the adapter is known to work in the same scope (part of the cloud) as before.
     fn keep_scope(&mut self) {
         let guard = self.adapter.scope().clone();
         let keeper = StoredScope::new(&self.shards, &self.kube, &self.recorder, &guard);
@@ -236,7 +237,7 @@ impl Process {
     }
 }
 
-/// Runs the tasks from the moment when this process holds a shard, until the tasks have ended.
+/// Waits until this process holds a shard, and then runs the tasks until they have ended.
 async fn work(
     shards: &Shards,
     stop: &CancellationToken,
@@ -256,7 +257,7 @@ async fn work(
     running.until(stop, GRACE).await
 }
 
-/// Runs a controller as a process: crypto provider, log, clients, signals, the controller itself, exit code.
+/// Runs a controller as a process. This includes the crypto provider, the log, the clients and the signals.
 ///
 /// Returns exit code 0 after a requested stop, and 1 after an error, which is logged.
 pub fn run<F, R>(names: Names, config: &CommonConfig, controller: F) -> ExitCode
@@ -289,7 +290,7 @@ where
         .context("cannot start the tokio runtime")?;
     runtime.block_on(async {
         let stop = CancellationToken::new();
-        // Signals are handled from the beginning: the first process of a container has no default action for them.
+        // Signals are handled from the start, because the first process of a container has no default action for them.
         let mut signals = JoinSet::new();
         signals.spawn(stop_on_signal(stop.clone())?);
         let Some(process) = stop.run_until_cancelled(process(names, config)).await.transpose()? else {
@@ -327,7 +328,7 @@ where
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // If standard error is closed, the exit code still reports the error.
+            // Writing fails if standard error is closed. The exit code reports the error in any case.
             let _unheard = writeln!(std::io::stderr(), "error: {error:#}");
             ExitCode::FAILURE
         }

@@ -1,4 +1,4 @@
-//! Builders and stateful fakes of both sides, for tests of the controllers.
+//! Builders and stateful fakes of the API server and the adapter, for tests of the controllers.
 //!
 //! The fakes store objects, count calls and can return an error for the next call. No test asserts an order of calls. Both fakes use memory
 //! instead of sockets: on paused time, a runtime that waits for a socket would jump to the next timer. For tests on real time, the fake API
@@ -28,7 +28,7 @@ use crate::{
     start::{Names, Process},
 };
 
-/// The wall clock at the begin of a test.
+/// The time of the wall clock at the start of a test.
 pub const BEGIN: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
 /// The cluster that tests use.

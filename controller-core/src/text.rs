@@ -5,8 +5,8 @@ pub const NOTE_MAX: usize = 200;
 /// Maximum length of a text on the status pages, in bytes.
 const TEXT_MAX: usize = 1024;
 
-/// Returns the gist of a text: the text without words that contain a digit, since delays, counts, addresses and request IDs differ between
-/// attempts. Two texts with the same reason but different gists describe two problems.
+/// Returns the gist of a text, which is the text without the words that contain a digit. Such words are delays, counts, addresses or
+/// request IDs, which differ between attempts. Two texts with the same reason but different gists describe two problems.
 #[must_use]
 pub fn gist(text: &str) -> String {
     let words = text.split_whitespace().filter(|word| !word.contains(|it: char| it.is_ascii_digit()));
@@ -22,7 +22,7 @@ pub fn bounded(text: &str, most: usize) -> String {
     }
 }
 
-/// Shortens a text so that it fits into an Event together with this end, such as a command, which stays whole.
+/// Shortens a text so that the text and `end` together fit into an Event. `end`, such as a command, is not shortened.
 #[must_use]
 pub fn ended(text: &str, end: &str) -> String {
     let most = NOTE_MAX.saturating_sub(end.chars().count());

@@ -1,4 +1,4 @@
-//! Requests to the API server, each with a timeout: the kube client waits forever for a server that hangs.
+//! Requests to the API server. Each request has a timeout, because the kube client waits forever for a server that hangs.
 
 use std::{future::Future, time::Duration};
 
@@ -50,7 +50,7 @@ impl From<kube::Error> for Error {
     }
 }
 
-/// A stream of the changes of the Lease; `None` means that the Lease was deleted. The stream ends with the connection.
+/// A stream of the changes of the Lease, in which `None` means that the Lease was deleted. The stream ends with the connection.
 pub(crate) type Changes = BoxStream<'static, Option<Record>>;
 
 /// Client for one Lease.

@@ -1,12 +1,13 @@
-//! State machine of a candidate. Its pure functions derive the next step from observations, results of requests and the time.
+//! The state machine of a candidate. Its functions derive the next step from observations, results of requests and the time, and have no
+//! side effects.
 //!
-//! At most one process relies on a lease: other candidates observe a change made at time `w` no earlier than `w`, and take the lease only
+//! At most one process relies on a lease. Other candidates observe a change made at time `w` no earlier than `w`. They take the lease only
 //! if the Lease then stays unchanged for the lease duration. The holder started the write of that change no later than `w`, and relies on
 //! the lease for less than the duration. A write succeeds only on the version that its writer observed, so one of two concurrent writes is
 //! refused.
 //!
-//! A Lease that is missing, or that another client emptied, does not show whether a process still relies on it, so candidates wait as long
-//! as for a held Lease. Only a Lease that was released, or never held, can be taken at once.
+//! A Lease that is missing, or that another client emptied, does not show whether a process still relies on the lease. Candidates therefore
+//! wait as long as for a held Lease. Only a Lease that was released, or never held, can be taken at once.
 
 use tokio::time::Instant;
 
@@ -30,9 +31,10 @@ pub struct Candidate {
     failures: u32,
     /// The highest epoch of any observed record.
     highest: u64,
-    /// The consecutive terms that this process has had.
+    /// The consecutive terms of this process, if the process has held the lease.
     ours: Option<Ours>,
-    /// Set if an acquisition may have succeeded although no answer arrived; contains the epoch of the lease before that acquisition.
+    /// The epoch of the lease before an acquisition that may have succeeded although no answer arrived. `None` if there is no such
+    /// acquisition.
     asked_after: Option<u64>,
 }
 
@@ -43,9 +45,9 @@ struct Seen {
     taken_until: Instant,
     /// Time of the last observation.
     at: Instant,
-    /// The Lease does not exist (any more).
+    /// Whether the Lease does not exist, or no longer exists.
     missing: bool,
-    /// Whether a patch of this version may succeed. False after a failed write, until the Lease is read again.
+    /// Whether a patch of this version may succeed. The value is false from a failed write until the Lease is read again.
     current: bool,
 }
 
@@ -55,7 +57,7 @@ struct Held {
     until: Instant,
 }
 
-/// Consecutive terms of this process, with no term of another process between them.
+/// Consecutive terms of this process. No other process has had a term in between.
 #[derive(Clone, Copy, Debug)]
 struct Ours {
     /// Epoch of the first term.
@@ -82,7 +84,7 @@ pub enum Action {
     Lost(Lost),
 }
 
-/// Why a term ended.
+/// The reasons why a term ends.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
     /// No renewal succeeded in time; another process may soon acquire the lease.
@@ -120,13 +122,13 @@ impl Candidate {
         self.held.map(|held| (held.epoch, held.until))
     }
 
-    /// Returns the epoch of the first of the consecutive terms of this process. 0: there was no term.
+    /// Returns the epoch of the first of the consecutive terms of this process, or 0 if there was no term.
     #[must_use]
     pub fn since(&self) -> u64 {
         self.ours.map_or(0, |ours| ours.since)
     }
 
-    /// Returns the UID of the Lease. Empty: no Lease was observed yet.
+    /// Returns the UID of the Lease. The UID is empty if no Lease was observed yet.
     #[must_use]
     pub fn uid(&self) -> &str {
         self.seen.as_ref().map(|seen| seen.record.uid.as_str()).unwrap_or_default()
@@ -138,7 +140,7 @@ impl Candidate {
         self.seen.as_ref().filter(|seen| !seen.missing)?.record.holder.as_deref()
     }
 
-    /// The last observed version. `None`: the Lease does not exist.
+    /// Returns the last observed version, or `None` if the Lease does not exist.
     #[must_use]
     pub fn version(&self) -> Option<&str> {
         self.seen.as_ref().filter(|seen| !seen.missing).map(|seen| seen.record.version.as_str())
@@ -175,7 +177,7 @@ impl Candidate {
         }
     }
 
-    /// Records that the Lease was read or changed. `None`: the Lease does not exist.
+    /// Records that the Lease was read or changed. `None` means that the Lease does not exist.
     pub fn saw(&mut self, now: Instant, record: Option<Record>) {
         self.next_read = now + self.timing.retry;
         // While this process may rely on the lease, no other process does.
@@ -208,7 +210,7 @@ impl Candidate {
         self.next_read = now + self.timing.watched();
     }
 
-    /// Returns the time until which another process may rely on a lease with this record.
+    /// Returns the time until which another process may rely on the lease, according to this record.
     fn taken_until(&self, now: Instant, record: &Record, relied: bool) -> Instant {
         let expires = now + self.timing.duration;
         let free = record.released || self.is_ours(record);
@@ -224,7 +226,7 @@ impl Candidate {
             Some(_) => *taken_until,
             None if same_term && last.holder.is_none() && !last.released => *taken_until,
             None if same_term && relied => now,
-            // The last holder may have renewed the lease, unobserved, before another client emptied it.
+            // Another client emptied the Lease. The last holder may have renewed the lease before that, unobserved.
             None => expires,
         }
     }
@@ -242,13 +244,13 @@ impl Candidate {
         }
     }
 
-    /// A missing Lease has no version. So an old observation does not show whether another client has created and deleted the Lease since
-    /// then. Returns the time from which an observation of a missing Lease is too old.
+    /// Returns the time from which an observation of a missing Lease is too old. A missing Lease has no version. An old observation
+    /// therefore does not show whether another client has created and deleted the Lease since then.
     fn unseen_from(&self, seen: &Seen) -> Instant {
         seen.at + self.timing.renew_deadline
     }
 
-    /// Whether the record is from a term of this process, including a term whose acquisition got no answer.
+    /// Returns whether the record is from a term of this process. A term whose acquisition got no answer counts, too.
     fn is_ours(&self, record: &Record) -> bool {
         let is_last = self.ours.is_some_and(|ours| ours.last == record.epoch());
         record.holder.as_ref() == Some(&self.identity) && (is_last || self.asked_after.is_some())
@@ -281,8 +283,8 @@ impl Candidate {
 
     /// Records that a write started at `started` was refused, or that its outcome is unknown.
     ///
-    /// The candidate repeats the first failed write at once, after a read, because that write may have conflicted with an earlier write of
-    /// this process whose answer was lost.
+    /// The candidate repeats the first failed write at once, after a read. That write may have conflicted with an earlier write of this
+    /// process whose answer was lost.
     pub fn failed(&mut self, started: Instant, now: Instant) {
         self.failures = self.failures.saturating_add(1);
         self.next_write = if self.failures == 1 { now } else { started + self.timing.retry };

@@ -4,7 +4,7 @@ use std::{error::Error, iter::successors};
 
 use kube::client::AuthError;
 
-/// Formats an error with its causes, each once, without secrets. The messages of kube include only the first cause.
+/// Formats an error with its causes, each of them once, and without secrets. The messages of kube include only the first cause.
 #[must_use]
 pub fn causes(error: &(dyn Error + 'static)) -> String {
     let all = || successors(Some(error), |error| (*error).source());
@@ -17,8 +17,8 @@ pub fn causes(error: &(dyn Error + 'static)) -> String {
     })
 }
 
-/// Returns a replacement text for errors that would reveal secrets: kube prints the input and output of credential plugins and the
-/// passwords of proxies.
+/// Returns a replacement text for errors that would reveal secrets, or else `None`. kube prints the input and output of credential plugins
+/// and the passwords of proxies.
 #[must_use]
 pub fn without_secrets(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(

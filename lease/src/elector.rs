@@ -27,10 +27,11 @@ pub struct Elector {
     beats: watch::Sender<Instant>,
     changes: Option<Changes>,
     opening: Option<Opening>,
-    /// Limits attempts to open a watch to one per read, since opening a watch again is not urgent.
+    /// Whether a watch may be opened. This limits the attempts to open a watch to one per read, because opening a watch again is not
+    /// urgent.
     may_watch: bool,
-    /// Wall-clock time for the Lease and for epochs: the time at start plus the time elapsed since. This time never stops or jumps back, so
-    /// each renewal changes the Lease.
+    /// The wall-clock time for the Lease and for epochs, which is the time at the start plus the time elapsed since then. This time never
+    /// stops or jumps back, so each renewal changes the Lease.
     wall: (Timestamp, Instant),
     /// The last failure that was logged.
     trouble: Option<String>,
@@ -58,7 +59,7 @@ impl Elector {
         Ok(Self::of(client, settings, wall, None))
     }
 
-    /// Creates an elector with settings that were checked before.
+    /// Creates an elector from settings that were checked before.
     pub(crate) fn of(
         client: Client,
         settings: Settings,
@@ -83,14 +84,14 @@ impl Elector {
         (elector, leadership)
     }
 
-    /// Returns a receiver of the time of the last decision. If that time is longer ago than any request or pause takes, the elector is
-    /// stuck.
+    /// Returns a receiver of the time of the last decision. The elector is stuck if that time is longer ago than any request or pause
+    /// takes.
     #[must_use]
     pub fn beats(&self) -> watch::Receiver<Instant> {
         self.beats.subscribe()
     }
 
-    /// Takes part in the election until `stop` is cancelled. Then releases the lease if this process holds it.
+    /// Takes part in the election until `stop` is cancelled. After that, the elector releases the lease if this process holds it.
     ///
     /// Cost: one request per [`Timing::retry`](crate::Timing::retry), and one watch while another process leads.
     pub async fn run(mut self, stop: CancellationToken) {
@@ -136,7 +137,7 @@ impl Elector {
         }
     }
 
-    /// Returns the next change. Never resolves if the Lease cannot be watched; then the next read detects the change.
+    /// Returns the next change. This future never resolves if the Lease cannot be watched. In that case, the next read detects the change.
     async fn change(&mut self) -> Option<Record> {
         let closed = self.changes.is_none() && self.opening.is_none();
         if let (true, true, Some(version)) = (closed, self.may_watch, self.candidate.version()) {
@@ -229,7 +230,7 @@ impl Elector {
                 self.candidate.saw(Instant::now(), Some(record));
                 self.observed(started);
             }
-            // The holder renewed the lease at the same time. The next observation decides whether to try again.
+            // A conflict means that the holder renewed the lease at the same time. The next observation decides whether to try again.
             Err(error) if error.status() == Some(409) => (),
             Err(error) => self.failed("write", &error),
         }
@@ -255,7 +256,7 @@ impl Elector {
         }
     }
 
-    /// Empties the Lease if this process holds it. Retries if another client writes an annotation at the same time.
+    /// Empties the Lease if this process holds it. If another client writes an annotation at the same time, this function tries again.
     async fn empty(&mut self) -> Result<Option<Record>, Error> {
         let mut tries = 3;
         loop {
@@ -287,7 +288,8 @@ impl Elector {
         }
     }
 
-    /// Releases the lease, even if this process does not know that it holds the lease because the answer to its acquisition was lost.
+    /// Releases the lease. The process may hold the lease without knowing so, because the answer to its acquisition was lost. This function
+    /// also releases such a lease.
     async fn release(mut self) {
         self.resign();
         self.publish();
@@ -327,7 +329,7 @@ impl Elector {
         });
     }
 
-    /// Logs a failure, unless its text equals that of the last logged failure.
+    /// Logs a failure, unless the failure has the same text as the last logged failure.
     fn failed(&mut self, call: &'static str, error: &Error) {
         let text = error.to_string();
         if self.trouble.as_ref() == Some(&text) {

@@ -1,9 +1,10 @@
 //! The division of the work into shards, and the conditions for a change of that division.
 //!
 //! Two divisions are never in force at the same time. The Lease of the first shard states the division. A process that takes the Lease of
-//! another shard then reads the first Lease before it works. A process that writes a new division into the first Lease has observed that
-//! all Leases are free at the same time, and reads the other Leases again before it works. So of two processes with different divisions, at
-//! least one observes the other. A process whose Lease was observed free no longer relies on that Lease, and must acquire it again.
+//! another shard then reads the first Lease before it starts to work. A process that writes a new division into the first Lease has
+//! observed that all Leases are free at the same time. It then reads the other Leases again before it starts to work. Of two processes with
+//! different divisions, at least one therefore observes the other. A process whose Lease was observed free no longer relies on that Lease,
+//! and must acquire it again.
 
 use tokio::time::Instant;
 
@@ -19,7 +20,7 @@ pub(crate) enum Division {
     Fresh,
     Set {
         shards: u16,
-        /// Up to this many Leases of another division may still be held.
+        /// The maximum number of Leases of another division that may still be held.
         before: Option<u16>,
     },
 }
@@ -34,7 +35,7 @@ impl Division {
     }
 
     /// Returns the number of Leases that belong to the division. Processes that divide the work always write the division into the second
-    /// Lease, too, so that the division is still known if the first Lease has lost its annotations.
+    /// Lease, too. The division is therefore still known if the first Lease has lost its annotations.
     fn extent(self) -> u16 {
         match self {
             Self::Unknown => 1,
@@ -87,12 +88,12 @@ impl Run {
 pub(crate) struct LeaseState {
     pub(crate) view: View,
     pub(crate) division: Division,
-    /// The Lease does not exist (any more).
+    /// Whether the Lease does not exist, or no longer exists.
     pub(crate) missing: bool,
-    /// The last observed term. While this process holds the Lease, its `since` is the first of this process's consecutive terms.
+    /// The last observed term. While this process holds the Lease, `since` is the first of this process's consecutive terms.
     pub(crate) run: Run,
     pub(crate) last_read: Option<LastRead>,
-    /// A read is needed that starts at this time or later.
+    /// The earliest start of the read that is needed, if a read is needed.
     pub(crate) read_from: Option<Instant>,
     /// Time until which this process holds the Lease.
     pub(crate) until: Option<Instant>,
@@ -104,7 +105,7 @@ impl LeaseState {
         self.last_read = Some(LastRead { started, division, free_from, epoch });
     }
 
-    /// Whether a required read was not made yet.
+    /// Returns whether a read is needed that has not been made yet.
     pub(crate) fn is_read_due(&self) -> bool {
         self.read_from.is_some_and(|from| self.read_since(from).is_none())
     }
@@ -126,7 +127,8 @@ impl LeaseState {
         (helps && !self.is_read_due()).then_some(from)
     }
 
-    /// Whether no process uses another division in this shard. For a missing Lease, this is known only after the lease duration.
+    /// Returns whether no process uses another division in this shard. If the Lease is missing, this is known only after the lease
+    /// duration.
     fn is_clear(&self, mine: u16, now: Instant) -> bool {
         let same = self.division.is_same(mine);
         self.division != Division::Unknown && (self.view.ours || self.view.is_free(now) || same)
@@ -137,10 +139,11 @@ impl LeaseState {
         self.missing && self.division == Division::Fresh
     }
 
-    /// Like [`Self::is_clear`], proven by a read started at `from` or later.
+    /// Returns whether a read that started at `from` or later proves that no process uses another division in this shard. See
+    /// [`Self::is_clear`].
     fn was_clear(&self, mine: u16, from: Instant) -> bool {
         self.read_since(from).is_some_and(|read| {
-            // The holder of a Lease that was observed free had already lost it, and must acquire it again.
+            // A process that held a Lease which was then observed free has already lost that Lease, and must acquire it again.
             let free = read.free_from.is_some_and(|free| free <= read.started);
             let mine_or_free = self.view.ours || free || read.division.is_same(mine);
             read.division != Division::Unknown && mine_or_free
@@ -149,7 +152,7 @@ impl LeaseState {
 }
 
 /// Returns the terms of the first shard's Lease in which this division is known to be in force. While this process holds the first shard,
-/// no other process changes the division; otherwise a read that started at `since` or later is required.
+/// no other process changes the division. Otherwise, a read that started at `since` or later is required.
 pub(crate) fn confirmed_in(mine: u16, first: &LeaseState, since: Instant, now: Instant) -> Option<Run> {
     if first.until.is_some_and(|until| now < until) && first.division.is_settled(mine) {
         return Some(first.run);
@@ -158,19 +161,19 @@ pub(crate) fn confirmed_in(mine: u16, first: &LeaseState, since: Instant, now: I
     Some(Run { since: read.epoch, epoch: read.epoch })
 }
 
-/// Number of Leases to observe before the division may change.
+/// Returns the number of Leases that must be observed before the division may change.
 pub(crate) fn extent(mine: u16, leases: &[LeaseState]) -> u16 {
     leases.iter().map(|lease| lease.division.extent()).max().unwrap_or(1).max(mine)
 }
 
-/// Whether and how the first Lease may be taken.
+/// The decision whether and how the first Lease may be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
     /// Take the first Lease like any other Lease, because it already states this division.
     Ours,
     /// Take the first Lease with a new division, and record that up to this many Leases of another division may still be held.
     New { before: Option<u16> },
-    /// Do not take the first Lease yet: another division may be in force.
+    /// Do not take the first Lease yet, because another division may be in force.
     No,
 }
 
@@ -183,7 +186,7 @@ pub(crate) fn opening(mine: u16, leases: &[LeaseState], now: Instant) -> Opening
     let all = leases.iter().take(extent.into());
     let known = all.clone().count() == usize::from(extent);
     let fresh = first.division == Division::Fresh;
-    // The chart creates only the first Lease. If the first Lease is missing, too, its own waiting time applies.
+    // The chart creates only the first Lease. If the first Lease is missing, too, its own waiting time applies first.
     let new = |lease: &LeaseState| fresh && !first.missing && lease.was_never_made();
     let clear = |lease: &LeaseState| lease.is_clear(mine, now) || new(lease);
     if !known || !first.view.is_free(now) || !all.clone().all(clear) {
@@ -194,7 +197,7 @@ pub(crate) fn opening(mine: u16, leases: &[LeaseState], now: Instant) -> Opening
     Opening::New { before: (!alone).then_some(extent) }
 }
 
-/// Whether no process uses another division any more, proven by reads started after the first Lease was taken.
+/// Returns whether reads that started after the first Lease was taken prove that no process uses another division any more.
 pub(crate) fn is_settled(mine: u16, leases: &[LeaseState], taken: Instant, now: Instant) -> bool {
     let extent = usize::from(extent(mine, leases));
     leases.len() >= extent

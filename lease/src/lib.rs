@@ -10,9 +10,9 @@
 //! - A process that shuts down releases its lease, and a standby that watches the Lease takes it at once. A Lease that is missing, or was
 //!   emptied without a release, is not taken until the lease duration has passed.
 //!
-//! The pure [`Candidate`] makes the decisions and [`Elector`] executes them. The process needs `get`, `watch` and `patch` on one named
-//! Lease, and `create` to create a missing one. No other client may write the record: a client that releases a Lease in the name of a live
-//! leader causes two leaders for a moment.
+//! [`Candidate`] makes the decisions without side effects, and [`Elector`] executes them. The process needs `get`, `watch` and `patch` on
+//! one named Lease, and `create` to create a missing Lease. No other client may write the Lease. A client that releases a Lease in the name
+//! of a live leader causes two leaders for a moment.
 //!
 //! [`ShardElector`] does the same for divided work: it has a Lease for each shard, gives each replica a fair share of the shards, and
 //! provides a [`ShardHandle`] for each shard, which shows what the process may do there.

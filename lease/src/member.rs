@@ -36,11 +36,11 @@ pub(crate) struct Table {
     pub(crate) leases: Vec<LeaseState>,
     refused: BTreeMap<String, Instant>,
     began: Instant,
-    /// Whether it was logged that another division is in force.
+    /// Whether a log line has reported that another division is in force.
     logged: bool,
     /// The unreadable Leases in the last log line about unreadable Leases.
     unread: Vec<usize>,
-    /// Whether this process takes no more Leases and releases those that it holds.
+    /// Whether this process takes no more Leases, and releases the Leases that it holds.
     leaving: bool,
     changed: bool,
 }
@@ -110,7 +110,7 @@ impl Table {
         now >= self.began + self.timing.retry || self.leases.iter().take(self.ours()).all(seen)
     }
 
-    /// The next time at which the decision may change without an observation.
+    /// Returns the next time at which the decision may change without a new observation.
     fn next(&self, now: Instant) -> Option<Instant> {
         let began = Some(self.began + self.timing.retry).filter(|at| *at > now);
         let others = self.leases.iter().skip(self.ours()).filter_map(|lease| lease.view.free_from);
@@ -192,7 +192,7 @@ fn view(last: &View, candidate: &Candidate, now: Instant) -> View {
         Some(_) | None => (by, now),
     });
     let ours = candidate.term().is_some();
-    // Each read of a free Lease would move the time since which it is free, so only the first read counts.
+    // Each read of a free Lease would restart the time for which the Lease has been free, so only the first read counts.
     let same = last.holder == holder && last.released == released && !last.ours;
     let first = last.free_from.filter(|from| same && *from <= now);
     let free_from = candidate.free_from().map(|from| first.filter(|_| from <= now).unwrap_or(from));
@@ -221,7 +221,7 @@ pub(crate) enum Act {
         version: String,
         notes: Notes,
     },
-    /// Release the lease, because no more work may be done.
+    /// Release the lease, because this process may start no more work in the shard.
     Release {
         why: &'static str,
     },
@@ -249,11 +249,11 @@ pub(crate) struct Member {
 
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    /// When this process learnt that it holds the lease.
+    /// The time at which this process learnt that it holds the lease.
     taken: Instant,
-    /// Whether no process uses another division any more.
+    /// Whether it is confirmed that no process uses another division any more.
     confirmed: bool,
-    /// Latest time of the handover.
+    /// The latest time at which the seat is handed over, if the seat is to be handed over.
     closes: Option<Instant>,
     /// Whether the lease is released as soon as no work is in progress.
     leaving: bool,
@@ -322,7 +322,7 @@ impl Member {
         self.since
     }
 
-    /// The annotations of an acquisition.
+    /// Returns the annotations that an acquisition writes.
     pub(crate) fn notes(&self, transitions: u32) -> Notes {
         let shards = self.board.with(|table| table.shards);
         let annotation = (shards > 1).then(|| record::shards_in_term(shards, transitions));
@@ -370,7 +370,7 @@ impl Member {
             // A replica that asked for the shard gets it as soon as no work is in progress, so this case needs no deadline.
             held.closes = None;
             self.held = Some(held);
-            // No work has begun before the confirmation.
+            // Work begins only after the confirmation, so without it no work can be in progress.
             let over = !held.confirmed || self.gate.is_empty();
             return if over {
                 Act::Release { why: "this replica is shutting down" }
@@ -381,7 +381,7 @@ impl Member {
         if self.at > 0 {
             let first = table.leases.first();
             if let Some(run) = first.and_then(|first| layout::confirmed_in(mine, first, held.taken, now)) {
-                // A process with another division works without this Lease.
+                // A process with another division works without this Lease, so this Lease does not show such a gap.
                 let gap = !held.confirmed && !self.divided_in.is_some_and(|epoch| run.goes_on_from(epoch));
                 if let (true, Some((epoch, _))) = (gap, candidate.term()) {
                     self.since = epoch;
@@ -414,14 +414,14 @@ impl Member {
         if first.read_since(taken).is_some_and(|read| read.division.is_another(mine)) {
             return true;
         }
-        // The event of a watch may be outdated.
+        // The watch event may be outdated, so another read is needed.
         if first.division.is_another(mine) && !first.is_read_due() {
             table.request_read(0, now);
         }
         false
     }
 
-    /// Checks, while this process holds the first Lease, whether other divisions have ended.
+    /// While this process holds the first Lease, checks whether other divisions have ended.
     fn settle(
         &mut self,
         table: &mut Table,

@@ -1,4 +1,4 @@
-//! The content of a Lease that matters to an election, and the bodies of patches.
+//! The fields of a Lease that matter to an election, and the bodies of patches.
 
 use std::collections::BTreeMap;
 
@@ -11,55 +11,57 @@ use serde_json::{Value, json};
 
 use crate::settings::{Settings, Timing};
 
-/// How to acquire the lease.
+/// The data for an acquisition of the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acquisition {
     /// The new value of `leaseTransitions`, higher than the last observed one.
     pub transitions: u32,
-    /// Lower bound: the epoch of the new term must be higher than this value.
+    /// The value that the epoch of the new term must exceed.
     pub after: u64,
-    /// The version to patch. `None`: the Lease does not exist and must be created.
+    /// The version to patch, or `None` if the Lease does not exist and must be created.
     pub version: Option<String>,
 }
 
 /// The content of a Lease. A Lease without a spec counts as not held.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// The holder. `None`: not held, or released.
+    /// The holder, or `None` if the Lease was released or is not held.
     pub holder: Option<String>,
-    /// How often the holder has changed.
+    /// The number of changes of the holder.
     pub transitions: u32,
     /// Creation time of the Lease, by the API server's clock.
     pub created: Option<Timestamp>,
-    /// Time of the last change of the holder, as stated by the holder. Each change has a later time: see [`Record::epoch`].
+    /// The time of the last change of the holder, as stated by the holder. Each change of the holder has a later time than the change
+    /// before. See [`Record::epoch`].
     pub acquired: Option<Timestamp>,
-    /// Whether the last holder released the Lease and no longer relies on it. False if another client emptied the Lease.
+    /// Whether the last holder released the Lease and no longer relies on it. The value is false if another client emptied the Lease.
     pub released: bool,
-    /// Distinguishes this Lease from others of the same name.
+    /// The UID of the Lease, which distinguishes this Lease from other Leases of the same name.
     pub uid: String,
-    /// Time of the last renewal, as stated by the holder. Never compared with a clock: only a change of the value matters, because it shows
-    /// that the holder is alive.
+    /// The time of the last renewal, as stated by the holder. This time is never compared with a clock. Only a change of the value matters,
+    /// because it shows that the holder is alive.
     pub renewed: Option<Timestamp>,
     /// Version that a patch requires. The version also changes for reasons that do not matter to an election.
     pub version: String,
     /// The replica that asks the holder for the Lease, or for which the last holder released the Lease.
     pub wanted_by: Option<String>,
-    /// The number of shards that the holder uses. `None`: the Lease states no number, which means one shard.
+    /// The number of shards that the holder uses. `None` means that the Lease states no number, so there is one shard.
     pub shards: Option<u16>,
-    /// Up to this many Leases of another division may still be held.
+    /// The maximum number of Leases of another division that may still be held.
     pub before: Option<u16>,
 }
 
 impl Record {
-    /// Identifies the term of the holder; higher than the epoch of any earlier term.
+    /// Returns the epoch, which identifies the term of the holder and is higher than the epoch of any earlier term.
     ///
-    /// The second in which the holder acquired the Lease (`acquireTime`), by the holder's clock, or the previous epoch plus one if that is
-    /// higher. While the Lease exists, clocks do not matter: each new holder has observed the previous epoch, and if two candidates have
-    /// observed the same epoch, the API server refuses one of them. A Lease that was deleted, restored or replaced has lost its epoch. No
-    /// process takes such a Lease before the lease duration is over (except a Lease that was never held). So an epoch could repeat or
-    /// decrease only while the clocks of two hosts differ by more than the lease duration.
+    /// The epoch is the second in which the holder acquired the Lease (`acquireTime`), by the holder's clock. If the previous epoch plus
+    /// one is higher, that value is used instead. While the Lease exists, clocks do not matter. Each new holder has observed the previous
+    /// epoch, and if two candidates have observed the same epoch, the API server refuses one of them. A Lease that was deleted, restored or
+    /// replaced has lost its epoch. No process takes such a Lease before the lease duration is over (except a Lease that was never held).
+    /// An epoch could therefore repeat or decrease only while the clocks of two hosts differ by more than the lease duration.
     ///
-    /// Earlier versions of this program derived epochs from the creation time of the Lease, so this value is higher than their epochs.
+    /// Earlier versions of this program derived epochs from the creation time of the Lease. The value of `acquireTime` is higher than those
+    /// epochs.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         let second = |at: Option<Timestamp>| at.and_then(|at| u64::try_from(at.as_second()).ok());
@@ -101,7 +103,7 @@ impl From<Lease> for Record {
     }
 }
 
-/// The number of shards that the holder uses, and the number of another division that may still be in force.
+/// Returns the number of shards that the holder uses, and the maximum number of Leases of another division that may still be held.
 ///
 /// A version without support for shards keeps the annotations that other versions wrote. Such annotations belong to an earlier term and
 /// only show which Leases to observe.
@@ -113,25 +115,26 @@ fn division(notes: &BTreeMap<String, String>, transitions: u32) -> (Option<u16>,
     if term == transitions.to_string() { (Some(stored), before) } else { (None, before.max(Some(stored))) }
 }
 
-/// The value of the annotation for a number of shards, in the term with this value of `leaseTransitions`.
+/// Returns the annotation's value for this number of shards in the term with this value of `leaseTransitions`.
 pub(crate) fn shards_in_term(shards: u16, transitions: u32) -> String {
     format!("{shards}@{transitions}")
 }
 
-/// Parses a number of shards. An unreadable value may mean any number, so the maximum is assumed and all possible Leases are observed.
+/// Parses a number of shards. An unreadable value may stand for any number. The maximum is then assumed, and all possible Leases are
+/// observed.
 fn shards(text: &str) -> u16 {
     text.parse().ok().filter(|shards| (1..=MOST_SHARDS).contains(shards)).unwrap_or(MOST_SHARDS)
 }
 
-/// Maximum number of shards, limited because every replica reads the Lease of each shard.
+/// The maximum number of shards. A limit is needed because every replica reads the Lease of each shard.
 pub(crate) const MOST_SHARDS: u16 = 64;
-/// Names the replica that asks for the Lease. The annotation is kept when the Lease is released for that replica, and removed when the
-/// Lease is taken.
+/// The annotation that names the replica that asks for the Lease. The annotation is kept when the Lease is released for that replica, and
+/// removed when the Lease is taken.
 pub(crate) const WANTED_BY: &str = "cloudadapter.dev/wanted-by";
-/// Contains the number of shards, and the `leaseTransitions` of the term in which the annotation was written: `8@5`.
+/// The annotation with the number of shards, and the `leaseTransitions` of the term in which the annotation was written, such as `8@5`.
 pub(crate) const SHARDS: &str = "cloudadapter.dev/shards";
-/// Contains the maximum number of Leases of another division that may still be held. Set on the first shard's Lease until no process can
-/// hold such a Lease.
+/// The annotation with the maximum number of Leases of another division that may still be held. The first shard's Lease has this annotation
+/// until no process can hold a Lease of another division.
 pub(crate) const BEFORE: &str = "cloudadapter.dev/shards-before";
 
 /// The name of a shard's Lease, derived from the name of the first shard's Lease.
@@ -139,7 +142,7 @@ pub(crate) fn name_of(first: &str, at: usize) -> String {
     if at == 0 { first.to_owned() } else { format!("{first}-{at}") }
 }
 
-/// Annotations to set; `None`: the annotation is removed.
+/// The annotations to write. `None` removes the annotation.
 pub(crate) type Notes = BTreeMap<&'static str, Option<String>>;
 
 /// Adds annotations to the body of a patch.
@@ -157,10 +160,10 @@ pub(crate) fn note(version: &str, notes: &Notes) -> Value {
     with_notes(json!({ "metadata": { "resourceVersion": version } }), notes)
 }
 
-/// The value of `leaseDurationSeconds` in a released Lease. Source: client-go, leaderelection.go, `release`.
+/// The value of `leaseDurationSeconds` in a released Lease. The value is that of `release` in client-go's leaderelection.go.
 const RELEASED: i32 = 1;
 
-/// The body that acquires the lease: a patch for an existing version, or a complete new Lease.
+/// Returns the body that acquires the lease. The body is a patch for an existing version, or a complete new Lease.
 pub(crate) fn acquisition(settings: &Settings, acquisition: &Acquisition, now: Timestamp) -> Value {
     let Acquisition { transitions, after, version } = acquisition;
     json!({
@@ -263,7 +266,7 @@ mod tests {
         assert!(!released(json!({ "holderIdentity": "a", "leaseDurationSeconds": 1 })), "held");
     }
 
-    /// Returns the epoch of a process that takes a Lease at this time, after these epochs.
+    /// Returns the epoch of a process that takes a Lease at the time `now`, if the previous epoch is `after`.
     fn taken(now: &str, after: u64) -> u64 {
         let settings = Settings {
             namespace: "kube-system".into(),

@@ -1,10 +1,11 @@
-//! The Lease, the identity of this process, and durations; validated before the first request.
+//! The names of the Lease, the identity of this process, and the durations. All are validated before the first request.
 
 use std::time::Duration;
 
-/// Maximum length of an identity. Users read identities, and standbys find the leader's address in them.
+/// The maximum length of an identity, in bytes. The length is limited because users read identities, and because standbys find the leader's
+/// address in the identity.
 const IDENTITY_MAX: usize = 256;
-/// Maximum lengths of names and namespaces. Source: RFC 1123, as applied by Kubernetes.
+/// The maximum lengths of names and namespaces, as in RFC 1123 and in Kubernetes.
 const NAME_MAX: usize = 253;
 const NAMESPACE_MAX: usize = 63;
 
@@ -15,18 +16,18 @@ pub struct Settings {
     pub namespace: String,
     /// The name of the Lease.
     pub name: String,
-    /// Identifies this process uniquely: `holderIdentity` while it leads.
+    /// The unique identity of this process. This is the Lease's `holderIdentity` while this process leads.
     pub identity: String,
-    /// Durations. Must be the same for all candidates.
+    /// The durations of the election, which must be the same for all candidates.
     pub timing: Timing,
 }
 
 /// The durations of an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// A candidate may take a held lease after observing it unchanged for this long.
+    /// The time for which a held lease must stay unchanged before another candidate may take the lease.
     pub duration: Duration,
-    /// A leader relies on the lease for this long after the start of its last renewal.
+    /// The time after the start of a renewal for which the leader relies on the lease.
     pub renew_deadline: Duration,
     /// Interval between renewals, and between a standby's reads.
     pub retry: Duration,
@@ -43,19 +44,20 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// Timeout of a request to the API server. A leader survives a slow API server, and if an answer is lost, another request can be sent
-    /// in time. Source: client-go, resourcelock, `NewFromKubeconfig`.
+    /// Returns the timeout of a request to the API server. A leader survives a slow API server, and if an answer is lost, another request
+    /// can be sent in time. client-go sets this timeout in the same way (resourcelock, `NewFromKubeconfig`).
     #[must_use]
     pub fn call_limit(&self) -> Duration {
         self.renew_deadline / 2
     }
 
-    /// Interval between the reads of a standby with a watch: short enough that its last observation remains valid.
+    /// Returns the interval between the reads of a standby with a watch. The interval is short enough for the last observation to remain
+    /// valid.
     pub(crate) fn watched(&self) -> Duration {
         self.retry.max(self.renew_deadline / 2)
     }
 
-    /// The duration in whole seconds, as in a Lease.
+    /// Returns the duration in whole seconds, rounded up, as in a Lease.
     pub(crate) fn whole_seconds(&self) -> u64 {
         self.duration.as_secs() + u64::from(self.duration.subsec_nanos() > 0)
     }
@@ -67,12 +69,12 @@ impl Timing {
 pub struct SettingsError {
     /// The field.
     pub field: &'static str,
-    /// What is wrong, and what is expected.
+    /// The error and the expected value.
     pub fix: String,
 }
 
 impl Settings {
-    /// Validates everything that the API server would refuse later, or that no later check would detect.
+    /// Validates all settings that the API server would refuse later, or whose errors no later check would detect.
     pub fn check(&self) -> Result<(), SettingsError> {
         let wrong = |field, fix: String| Err(SettingsError { field, fix });
         if !is_name(&self.namespace, NAMESPACE_MAX) || self.namespace.contains('.') {
@@ -94,7 +96,7 @@ impl Settings {
 }
 
 impl Timing {
-    /// Validates the durations. The factor of 1.2 is the jitter of client-go. Source: client-go, leaderelection.go, `NewLeaderElector`.
+    /// Validates the durations. The factor of 1.2 is the jitter of client-go (leaderelection.go, `NewLeaderElector`).
     fn check(&self) -> Result<(), SettingsError> {
         let wrong = |field, fix: String| Err(SettingsError { field, fix });
         if self.retry.is_zero() || self.retry * 6 / 5 >= self.renew_deadline {

@@ -1,18 +1,19 @@
-//! One shard, for the code that works in it: shows whether this process holds the shard, and begins units of work.
+//! One shard, for the code that works in that shard. A seat shows whether this process holds the shard, and begins units of work.
 
 use std::sync::Arc;
 
 use tokio::{sync::watch, time::Instant};
 
-/// The current leader.
+/// The process that leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leadership {
     /// This process leads.
     Leader {
-        /// Time at which the leadership ends; each renewal moves it forward. Code that acts as leader must compare this time with the
-        /// clock.
+        /// The time at which the leadership ends. Each renewal moves this time forward. Code that acts as leader must compare this time
+        /// with the clock.
         valid_until: Instant,
-        /// Identifies the term; higher than the epoch of any earlier term. See [`Record::epoch`](crate::Record::epoch).
+        /// The epoch, which identifies the term and is higher than the epoch of any earlier term. See
+        /// [`Record::epoch`](crate::Record::epoch).
         epoch: u64,
         /// The epoch of the first of the consecutive terms of this process.
         since: u64,
@@ -21,12 +22,12 @@ pub enum Leadership {
     },
     /// Another process leads, or no process leads.
     Follower {
-        /// The holder of the lease. `None`: the lease has no holder, or the holder is not known yet.
+        /// The holder of the lease, or `None` if there is no holder or the holder is not known yet.
         holder: Option<String>,
     },
 }
 
-/// One shard, as seen by this process. Clones are handles of the same shard.
+/// One shard, as seen by this process. Clones are handles to the same shard.
 #[derive(Clone, Debug)]
 pub struct ShardHandle {
     lease: Arc<str>,
@@ -73,7 +74,7 @@ impl ShardHandle {
         self.beats.clone()
     }
 
-    /// Begins a unit of work in this shard. `None`: this process does not hold the shard, or is about to hand it over.
+    /// Begins a unit of work in this shard. Returns `None` if this process does not hold the shard, or is about to hand it over.
     ///
     /// The shard is not handed over while the visit lasts, for up to 30 seconds. The shard may still be lost: see [`Visit::is_valid`].
     #[must_use]
@@ -96,27 +97,28 @@ impl ShardHandle {
 /// A unit of work in progress in a shard, which ends when its last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct Visit {
-    /// Epoch of the first of the consecutive terms in which the visit began.
+    /// The epoch of the first term of the consecutive terms in which the visit began.
     since: u64,
     leadership: watch::Receiver<Leadership>,
     _inside: Arc<Inside>,
 }
 
 impl Visit {
-    /// Whether this process holds the shard now, by the clock, and no other process has held it since the visit began.
+    /// Returns whether this process holds the shard now, by the clock, and no other process has held the shard since the visit began.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.epoch() != 0
     }
 
-    /// The epoch of the current term. 0: the visit is no longer valid.
+    /// Returns the epoch of the current term, or 0 if the visit is no longer valid.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         term(&self.leadership).filter(|(since, _)| *since == self.since).map_or(0, |(_, epoch)| epoch)
     }
 }
 
-/// The current term, by the clock: the epoch of the first of the consecutive terms, and the epoch of the current term.
+/// Returns the epoch of the first of the consecutive terms and the epoch of the current term. Returns `None` if no term is valid by the
+/// clock.
 fn term(leadership: &watch::Receiver<Leadership>) -> Option<(u64, u64)> {
     match &*leadership.borrow() {
         Leadership::Leader { valid_until, epoch, since, .. } if Instant::now() < *valid_until => {
@@ -155,9 +157,9 @@ impl Gate {
         self.0.borrow().inside == 0
     }
 
-    /// Returns when no visit is in progress.
+    /// Waits until no visit is in progress.
     pub(crate) async fn empty(&self) {
-        // Cannot fail, because `self` owns the sender.
+        // Waiting cannot fail, because `self` owns the sender.
         drop(self.0.subscribe().wait_for(|gate| gate.inside == 0).await);
     }
 }

@@ -17,9 +17,9 @@ use crate::{
     shard_handle::{Gate, ShardHandle},
 };
 
-/// Takes part in the elections for all shards, and ensures that each replica holds its fair share of them.
+/// Takes part in the elections for all shards, and ensures that each replica holds its fair share of the shards.
 ///
-/// With one shard, this elector works like [`Elector`], but also respects replicas that use another number of shards.
+/// With a single shard, this elector works like [`Elector`], but also respects replicas that use another number of shards.
 pub struct ShardElector {
     client: Client,
     settings: Settings,
@@ -88,7 +88,7 @@ impl ShardElector {
         let electors = std::mem::take(&mut self.electors);
         let mut running: FuturesUnordered<BoxFuture<'static, ()>> =
             electors.into_iter().map(|elector| elector.run(release.clone()).boxed()).collect();
-        // Electors for additional Leases, which belong to another division, only observe.
+        // The electors for additional Leases, which belong to another division, only observe those Leases.
         let mut watching = FuturesUnordered::new();
         let mut left = false;
         loop {

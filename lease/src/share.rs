@@ -11,7 +11,7 @@ use tokio::time::{Duration, Instant};
 
 use crate::settings::Timing;
 
-/// How long work in progress may delay a handover.
+/// The maximum time for which work in progress may delay a handover.
 pub(crate) const DRAIN: Duration = Duration::from_secs(30);
 /// Number of shards taken at a time. Two replicas that start together observe each other before one of them has all shards.
 const TAKEN_AT_A_TIME: usize = 4;
@@ -19,9 +19,10 @@ const TAKEN_AT_A_TIME: usize = 4;
 /// One shard, as observed by this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct View {
-    /// The holder in the Lease, whose lease may have expired.
+    /// The holder according to the Lease. The lease of that holder may have expired.
     pub(crate) holder: Option<String>,
-    /// The time from which no other process relies on the Lease; moves with each renewal. `None`: not observed yet.
+    /// The time from which no other process relies on the Lease, or `None` if the Lease was not observed yet. Each renewal moves this time
+    /// forward.
     pub(crate) free_from: Option<Instant>,
     /// Whether this process holds the shard.
     pub(crate) ours: bool,
@@ -216,7 +217,7 @@ impl<'a> Shares<'a> {
         }
     }
 
-    /// The next time at which the decision may change without an observation.
+    /// Returns the next time at which the decision may change without a new observation.
     pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
         let Timing { duration, retry, .. } = self.timing;
         let times = self.shards.iter().filter(|shard| !shard.ours).flat_map(|shard| {

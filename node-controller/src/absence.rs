@@ -1,5 +1,5 @@
-//! Keeps the cloud's answers about instances that may be gone, and decides whether the answers prove that an instance is gone. Pure: every
-//! time is an argument.
+//! Keeps the cloud's answers about instances that may be gone, and decides whether the answers prove that an instance is gone. The code is
+//! pure: every time is an argument.
 //!
 //! A single answer proves nothing. A second answer confirms the first if it concerns the same node and instance, comes a minimum time
 //! later, and was observed later by the vendor. No other answer may come in between. A proof expires, and is renewed while it is needed.
@@ -117,7 +117,8 @@ struct Case {
 pub(crate) struct Ledger {
     confirm_after: Duration,
     cases: BTreeMap<Subject, Case>,
-    /// Nodes that the brake held and that have shown no sign of life since. A missing answer is not a sign of life.
+    /// The nodes that the deletion brake kept from deletion and that have shown no sign of life since. A missing answer is not a sign of
+    /// life.
     held: BTreeSet<Subject>,
 }
 
@@ -126,8 +127,8 @@ impl Ledger {
         Self { confirm_after, cases: BTreeMap::new(), held: BTreeSet::new() }
     }
 
-    /// Keeps the state of these nodes and drops the state of all others: a node that was ready in between, or whose instance was seen,
-    /// needs two new answers.
+    /// Keeps the state of these nodes and drops the state of all other nodes. A node needs two new answers if it was ready in between or if
+    /// its instance was seen.
     pub(crate) fn keep<'a>(&mut self, subjects: impl Iterator<Item = (&'a Subject, Shown)>, now: Instant) {
         let mut before = mem::take(&mut self.cases);
         for (subject, shown) in subjects {
@@ -143,17 +144,17 @@ impl Ledger {
         self.release(whom);
     }
 
-    /// Records that the brake holds these nodes.
+    /// Records that the deletion brake keeps these nodes from deletion.
     pub(crate) fn hold(&mut self, subjects: impl IntoIterator<Item = Subject>) {
         self.held.extend(subjects);
     }
 
-    /// Records that the brake no longer holds these nodes.
+    /// Records that the deletion brake no longer stops the deletion of these nodes.
     pub(crate) fn release(&mut self, whom: impl Fn(&Subject) -> bool) {
         self.held.retain(|subject| !whom(subject));
     }
 
-    /// Returns the nodes that the brake holds.
+    /// Returns the nodes that the deletion brake keeps from deletion.
     pub(crate) fn held(&self) -> BTreeSet<Subject> {
         self.held.clone()
     }
@@ -262,7 +263,8 @@ impl Case {
     }
 }
 
-/// Signs of life. The caches report each change, because a pass every few seconds would miss short signs. Clones share the state.
+/// The signs of life of nodes and instances. The caches report each change, because a check every few seconds would miss short signs.
+/// Clones share the state.
 #[derive(Clone, Debug)]
 pub(crate) struct Signs(Arc<Mutex<Ledger>>);
 
@@ -276,7 +278,7 @@ impl Signs {
         self.ledger().forget(|subject| subject.uid == uid);
     }
 
-    /// Records that the cloud lists an instance that is not ending.
+    /// Records that the cloud lists the instance, and that the instance is not being deleted.
     pub(crate) fn of_machine(&self, provider_id: &str) {
         self.ledger().forget(|subject| subject.provider_id == provider_id);
     }

@@ -88,7 +88,6 @@ struct LifecycleArgs {
     node_deletion_window: String,
 }
 
-/// The validated configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     /// Settings that all controllers share.

@@ -1,7 +1,7 @@
 //! Remembers each node that was just initialised, until the cache shows the write.
 //!
-//! The watch reports a write shortly after the API server has answered it. If another change triggered a reconcile in between, the
-//! controller would repeat the write. The API server would refuse the repeated write, because the patch tests the taints.
+//! The watch shows a write shortly after the API server has confirmed the write. A reconcile that another change triggers in between would
+//! repeat the write. The API server would refuse the repeated write, because the patch tests the taints.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use crate::plan::Node;
 /// Time after which the cache is trusted again; longer than the lag of a working watch.
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
-/// Time of the write, by UID.
+/// The time of the last write to each node, by the node's UID.
 #[derive(Debug, Default)]
 pub(crate) struct Echo(Mutex<BTreeMap<String, Instant>>);
 

@@ -28,7 +28,7 @@ impl Error {
         }
     }
 
-    /// Whether another client wrote first, which is harmless.
+    /// Whether the write failed because another client wrote first, which is harmless.
     pub(crate) fn is_stale(&self) -> bool {
         match self {
             Self::Addresses { source } | Self::Labels { source } | Self::Initialise { source } => {

@@ -12,7 +12,7 @@ const ACTION: &str = "Initialise";
 /// Maximum length of the clause that says what moved, in characters. The values fit if each has at most 32 characters.
 pub(crate) const MOVED_MAX: usize = 95;
 
-/// Reference to the node that an Event is about.
+/// Returns the reference to the node that an Event is about.
 pub(crate) fn about(node: &Node) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),
@@ -23,18 +23,18 @@ pub(crate) fn about(node: &Node) -> ObjectReference {
     }
 }
 
-/// The node is initialised. The note and the reason are those of the former cloud controller manager.
+/// The Event for an initialised node. The note and the reason are those of the former cloud controller manager.
 pub(crate) fn synced() -> Notice {
     let note = "Node synced successfully".to_owned();
     Notice { kind: Kind::Normal, reason: "Synced", action: ACTION, note }
 }
 
-/// The API server refused a write.
+/// The Event for a write that the API server refused.
 pub(crate) fn sync_failed(error: &Error, cause: &str) -> Notice {
     Notice { kind: Kind::Warning, reason: "SyncFailed", action: ACTION, note: format!("{error}: {cause}") }
 }
 
-/// The node cannot be initialised yet.
+/// The Event for a node that cannot be initialised yet.
 pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Notice {
     let looked_for = match &node.provider_id {
         Some(id) => format!("instance {id}"),
@@ -80,7 +80,8 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Notice {
     Notice { kind: Kind::Warning, reason: refusal.reason(), action: ACTION, note }
 }
 
-/// Lists all instances that have the node's name if they fit into the Event, or else the first and the number of the others.
+/// Lists all instances with the node's name if the list fits into the Event. Otherwise the text contains the first instance and the number
+/// of the other instances.
 fn ambiguous(provider_ids: &[String]) -> String {
     let note = |ids: &str| {
         format!(
@@ -98,7 +99,7 @@ fn ambiguous(provider_ids: &[String]) -> String {
 }
 
 impl Refusal {
-    /// The Event's reason, also used as the metric's label.
+    /// Returns the Event's reason, which is also used as the metric's label.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::NotVisible => "InstanceNotVisible",

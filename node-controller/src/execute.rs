@@ -115,7 +115,7 @@ impl Executor {
     }
 }
 
-/// The field manager of all writes, as shown by `kubectl get node --show-managed-fields`.
+/// Returns the parameters with the field manager of all writes, as shown by `kubectl get node --show-managed-fields`.
 pub(crate) fn patch_params() -> PatchParams {
     PatchParams { field_manager: Some(NAMES.controller.to_owned()), ..PatchParams::default() }
 }

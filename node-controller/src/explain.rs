@@ -42,7 +42,7 @@ pub(crate) fn failing(error: &Error, notice: &Notice) -> Waits {
     Waits { text: notice.note.clone(), reason: None, topic: error.to_string(), reported: error.refused() }
 }
 
-/// The first listing is in progress. This state is normal and has no Event.
+/// Returns the wait for the first listing of the cloud's instances. This state is normal and has no Event.
 pub(crate) fn listing() -> Waits {
     let text = "Waiting for the first listing of the cloud's instances".to_owned();
     Waits { text, reason: None, topic: "listing".to_owned(), reported: false }

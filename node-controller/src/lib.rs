@@ -49,7 +49,7 @@ const NAMES: Names = Names {
 /// Backoff of a failed node. A change that fixes the cause usually triggers an earlier reconcile.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_mins(5) };
 
-/// Runs the controller until it receives a signal to stop. Exit code 2: invalid flags, which are printed.
+/// Runs the controller until the process receives a signal to stop. If flags are invalid, prints them and returns exit code 2.
 pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     match Config::from_arguments(arguments) {
         Ok(config) => start::run(NAMES, &config.common, |process| controller(process, config.settings)),

@@ -1,8 +1,8 @@
-//! The end of a node: the shutdown taint for instances that are switched off, and the deletion of nodes whose instances are gone.
+//! Handles the end of a node: sets the shutdown taint if the instance is switched off, and deletes the node if the instance is gone.
 //!
 //! Every few seconds the controller checks all nodes that are not ready. The cache suffices for instances that the cache shows. About all
-//! other instances, the controller asks the cloud twice, some time apart, with one live call for all of them. The controller deletes only
-//! nodes whose instances are gone in both answers, with evidence, within the limit of the deletion brake.
+//! other instances, the controller asks the cloud twice, some time apart, with one live call for all of them. The controller deletes a node
+//! only if both answers report with evidence that the instance is gone. The deletion brake limits the deletions.
 //!
 //! - [`crate::absence`]: pure; keeps the answers about each instance, and decides whether they prove that the instance is gone.
 //! - [`plan`]: pure; decides which nodes get or lose the taint, and about which nodes the controller asks the cloud.
@@ -68,10 +68,10 @@ const BRAKE: &str = "node deletions";
 /// of the two may be deleted during the query.
 const WITNESSES: usize = 2;
 
-/// Periods and limits; each of them is a flag.
+/// Periods and limits. A flag sets each field.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// Pause between two passes.
+    /// Pause between two checks of all nodes.
     pub(crate) period: Duration,
     /// Minimum time between the two answers that prove an absence.
     pub(crate) confirm_after: Duration,
@@ -128,7 +128,7 @@ pub(crate) fn start(
         let mut deletions =
             Deletions { lifecycle, gate, holdings, reporter, clock, asked: None, deletions, brakes };
         loop {
-            // A replica without a shard may acquire its shards again, so it keeps the brake and the answers.
+            // A replica that has lost its shards may acquire them again, so it keeps the state of the brake and the cloud's answers.
             if deletions.lifecycle.shards.held() > 0 {
                 deletions.begin();
                 deletions.pass().await;
@@ -244,7 +244,7 @@ struct Deletions {
     asked: Option<Origin>,
     /// The nodes that may be deleted, each with the plan to delete it or the reason why it is not deleted, for the status pages.
     deletions: explain::Ledger,
-    /// What the brake holds, for the status pages.
+    /// The nodes that the brake holds, for the status pages.
     brakes: explain::Brakes,
 }
 
@@ -437,7 +437,7 @@ impl Deletions {
     }
 
     async fn delete(&mut self, going: Vec<Arc<Node>>) {
-        // The request that proved the absence has its own trace.
+        // The request that proved the absence has a trace of its own, to which this trace is linked.
         self.asked.iter().for_each(Origin::link);
         let Lifecycle { executor, shards, .. } = &self.lifecycle;
         let recorder = self.reporter.recorder();

@@ -1,7 +1,7 @@
 //! Batches the look-ups of new nodes whose instances the cache does not show yet.
 //!
-//! Nodes that join at about the same time share one call, and the next call waits until the first has ended. So a hundred nodes that join
-//! at once cost no more calls than a single node. An answer wakes its node, whose reconcile consumes the answer.
+//! Nodes that join at about the same time share one call, and the next call waits until this call has ended. So a hundred nodes that join
+//! at once cost no more calls than a single node. An answer triggers a reconcile of its node, which consumes the answer.
 //!
 //! The controller writes `spec.providerID` from an answer, and that field is immutable. An answer is therefore valid only for the node that
 //! the question was about, known by its UID, and only for a while.
@@ -37,7 +37,7 @@ use crate::{
     plan::{Instance, Node},
 };
 
-/// The call starts when no further node was added for this time.
+/// Time without a further node after which the call starts.
 const DEBOUNCE: Duration = Duration::from_millis(200);
 /// Maximum delay of the call while further nodes are added.
 const LONGEST: Duration = Duration::from_secs(2);
@@ -71,7 +71,7 @@ struct Inner {
     asked: Notify,
 }
 
-/// Name and UID: a recreated node of the same name is a different node.
+/// The name and the UID of a node, because a recreated node of the same name is a different node.
 type Asker = (ObjectName, String);
 
 #[derive(Debug, Default)]
@@ -156,7 +156,7 @@ impl Lookup {
         }
     }
 
-    /// Looks up at most one batch, and wakes its nodes. Returns the pause that the adapter asks for.
+    /// Looks up at most one batch, and queues its nodes. Returns the pause that the adapter asks for.
     ///
     /// If the adapter is briefly unavailable, the nodes go into the next call, and no Event is emitted.
     async fn ask_all(
@@ -224,7 +224,7 @@ impl Lookup {
         state.wanted.extend(unanswered);
     }
 
-    /// Takes the next batch. Nodes whose instances the cache shows by now are woken, and not looked up.
+    /// Takes the next batch. Nodes whose instances the cache shows by now are queued, and not looked up.
     fn begin(&self, mirrors: &Mirrors, queue: &Queue<ObjectName>) -> Vec<Arc<Node>> {
         let mut state = self.state();
         for (asker, node) in mem::take(&mut state.wanted) {
@@ -272,7 +272,7 @@ fn reference(node: &Node) -> InstanceRef {
 fn answer(node: &Node, result: InstanceResult) -> LookupResult {
     let existence = result.existence();
     match (existence, result.instance.map(trim_instance), result.error) {
-        // A new node cannot run on an instance that is ending: such an instance belongs to an earlier node of that name.
+        // A new node cannot run on an instance that is being deleted: such an instance belongs to an earlier node of that name.
         (Existence::Exists, Some(instance), _) if instance.ends && node.provider_id.is_none() => {
             LookupResult::NotVisible
         }
@@ -293,8 +293,8 @@ fn answer(node: &Node, result: InstanceResult) -> LookupResult {
     }
 }
 
-/// Gets the scope of the adapter that answered, which a watch might report too late: in another scope, another instance may have the node's
-/// name. Cost: no vendor call.
+/// Gets the scope of the adapter that answered. A watch might report a new scope too late, and in another scope, another instance may have
+/// the node's name. Cost: no vendor call.
 async fn located(adapter: &Adapter, batch: &[Arc<Node>]) -> Result<(), AdapterError> {
     let by_name = batch.iter().any(|node| node.provider_id.is_none());
     if by_name { adapter.get_info().await.map(drop) } else { Ok(()) }

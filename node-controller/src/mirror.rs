@@ -1,4 +1,4 @@
-//! Step 1: keeps the caches of Nodes and instances. Defines which fields they contain, and which change wakes which node.
+//! Step 1: keeps the caches of Nodes and instances. Defines which fields they contain, and which change queues which node.
 //!
 //! Kubelets update their Nodes every few seconds. The trimmed copy changes only if the controller has something to decide.
 
@@ -86,9 +86,9 @@ pub(crate) fn start(process: &mut Process, queue: &Queue<ObjectName>, signs: &Si
 impl Mirrors {
     /// Returns the cached instance of a node.
     ///
-    /// The instance is found by provider ID if the node has one, else by name among the instances that are not ending. A name is used only
-    /// if the listing is younger than the node and shows this controller's scope: an older listing, or a listing of another scope, may show
-    /// another instance of that name, and `spec.providerID` cannot be changed.
+    /// Finds the instance by provider ID if the node has one, or else by name among the instances that are not being deleted. A name is
+    /// used only if the listing is younger than the node and shows this controller's scope. Any other listing may show another instance of
+    /// that name, and `spec.providerID` cannot be changed.
     ///
     /// This controller has not yet written labels to an uninitialised node, so earlier label values of its instance are forgotten here.
     pub(crate) fn cached_instance(&self, node: &Node) -> Found {
@@ -130,13 +130,14 @@ impl Mirrors {
         self.instances.get(id).or_else(|| self.instances.get(&self.scope.other_form(id)?))
     }
 
-    /// Returns the instances of this name that are not ending.
+    /// Returns the instances of this name that are not being deleted.
     fn named(&self, name: &str) -> Vec<Arc<Instance>> {
         self.instances
             .read(|instances| instances.values().filter(|it| it.name == name && !it.ends).cloned().collect())
     }
 
-    /// Returns why the controller cannot select an instance by the node's name. `None`: it can, or the node has a provider ID.
+    /// Returns why the controller cannot select an instance by the node's name. Returns `None` if the controller can do so, or if the node
+    /// has a provider ID.
     pub(crate) fn elsewhere(&self, node: &Node) -> Option<Sighting<'static>> {
         if node.provider_id.is_some() || self.scope.read_mirror(&self.instances, || ()).is_ok() {
             return None;
@@ -156,7 +157,7 @@ impl Mirrors {
         }
     }
 
-    /// Returns why the cache cannot be used. `None`: it can be used.
+    /// Returns why the cache cannot be used, or `None` if the cache can be used.
     pub(crate) fn unavailable(&self) -> Option<Sighting<'static>> {
         match self.instances.link() {
             Link::Up => None,
@@ -223,7 +224,7 @@ impl Mirrors {
         {
             self.signs.of_node(&node.uid);
         }
-        // Before a node is initialised, by any replica, this controller has written no labels to the node: earlier values do not count.
+        // Until a node is initialised, no replica has written labels to the node, so earlier label values do not count.
         for node in [&change.old, &change.new].into_iter().flatten().filter(|node| node.is_uninitialised()) {
             if let Found::One(instance) = self.find(node) {
                 self.former().remove(&instance.provider_id);
@@ -243,7 +244,7 @@ impl Mirrors {
         queue.add(change.key);
     }
 
-    /// Wakes the node that runs on the instance, and the node of the same name, which may wait for this instance.
+    /// Queues the node that runs on the instance, and the node of the same name, which may wait for this instance.
     fn instance_changed(&self, change: &Change<String, Instance>, queue: &Queue<ObjectName>) {
         self.note_former(change);
         // A node may have the ID in either form.
@@ -271,7 +272,7 @@ impl Mirrors {
             .collect()
     }
 
-    /// Wakes waiting nodes when the adapter disconnects, connects, or has listed the cloud.
+    /// Queues waiting nodes when the adapter disconnects, connects, or has listed the cloud.
     async fn link_changes(&self, queue: &Queue<ObjectName>) {
         let mut links = self.instances.links();
         while links.changed().await.is_ok() {

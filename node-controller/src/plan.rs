@@ -1,4 +1,4 @@
-//! Step 2: makes a [`Plan`] from a node and what is known about its instance. Pure.
+//! Step 2: makes a [`Plan`] from a node and what is known about its instance. The code is pure.
 //!
 //! The rules for single fields are in [`addresses`] and [`labels`].
 
@@ -27,8 +27,8 @@ pub(crate) enum View {
     Fresh,
 }
 
-/// Delay before a waiting node is reconciled again, and the cause reported again, while the adapter is unavailable or works in another
-/// scope. When the connection to the adapter changes, uninitialised nodes are reconciled at once.
+/// Delay before a waiting node is reconciled and the cause is reported again, while the adapter is unavailable or works in another scope.
+/// When the connection to the adapter changes, uninitialised nodes are reconciled at once.
 const REMIND: Duration = Duration::from_mins(5);
 
 /// Maximum wait for an answer; longer than the deadline of the call.
@@ -123,7 +123,7 @@ pub(crate) struct Instance {
     pub(crate) provider_id: String,
     /// The name in the cloud, by which a node without a provider ID finds its instance.
     pub(crate) name: String,
-    /// Whether the instance is gone or ending. No new node can run on such an instance.
+    /// Whether the instance is gone or is being deleted. No new node can run on such an instance.
     pub(crate) ends: bool,
     /// Whether the instance is switched off or has ended; false during the transition to these states.
     pub(crate) stopped: bool,
@@ -171,7 +171,7 @@ pub(crate) enum Sighting<'a> {
     },
     /// The adapter works in another scope, where another instance may have the node's name.
     Elsewhere {
-        /// What moved, in one clause.
+        /// A clause that says how the adapter's scope has changed.
         why: String,
     },
     /// The adapter's scope is not known yet, or its instances are not listed yet.
@@ -285,7 +285,7 @@ fn relabel(labels: BTreeMap<String, String>) -> Vec<Action> {
 fn wait(sighting: &Sighting<'_>) -> Plan {
     match sighting.clone() {
         Sighting::Seen(_) | Sighting::Listing => Plan { again: Again::OnChange, ..done(Vec::new()) },
-        // The answer wakes the node. Until then `Again::After` keeps the count of failures, so that the backoff continues.
+        // The answer queues the node again. Until then, `Again::After` keeps the number of failures, so that the backoff continues.
         Sighting::Unasked => Plan { again: Again::After(ANSWER), ..done(vec![Action::LookUp]) },
         Sighting::NotVisible => refuse(Refusal::NotVisible, Again::Backoff),
         Sighting::Foreign => refuse(Refusal::Foreign, Again::OnChange),

@@ -139,7 +139,7 @@ impl Reconciler {
         }
     }
 
-    /// Reports a refusal: with an Event for an uninitialised node, and only in the log for an initialised node, which keeps working.
+    /// Reports a refusal. An uninitialised node gets an Event. For an initialised node, which keeps working, the refusal is only logged.
     fn report_refusal(&self, node: &Node, object: &Object, plan: &Plan) {
         let Some(refusal) = &plan.refusal else {
             if plan.asks() {

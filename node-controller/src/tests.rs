@@ -157,7 +157,7 @@ async fn instance_that_never_appears_is_looked_up_with_backoff() {
     world.start();
     world.kube.put::<Node>(node("a").uninitialised());
     tokio::time::sleep(Duration::from_hours(1)).await;
-    // The delay doubles from 1 s to 5 min: within an hour 9 attempts until the longest delay, then 11.
+    // The delay doubles from 1 s to 5 min. Within an hour, 9 attempts happen before the delay reaches 5 min, and 11 follow.
     let questions = world.cloud.calls("BatchGetInstances");
     assert!((15..=20).contains(&questions), "{questions}");
     assert!(world.kube.events().len() <= 3, "{}", world.kube.events().join("\n"));

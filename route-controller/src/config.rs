@@ -11,7 +11,7 @@ use controller_core::config::{CommonArgs, CommonConfig, Faults, read};
 
 pub(crate) use self::cluster_cidrs::ClusterCidrs;
 
-/// Minimum for the duration flags, because passes do not start more often.
+/// Minimum for the duration flags, because the controller does not compare the routes more often.
 const SHORTEST: Duration = Duration::from_secs(1);
 
 /// Printed at the end of the help. No line is longer than 76 characters: clap wraps longer lines on a terminal, and a copied command would
@@ -67,7 +67,6 @@ pub(crate) struct Args {
     http_address: String,
 }
 
-/// The validated flags.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) common: CommonConfig,

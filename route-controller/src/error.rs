@@ -17,7 +17,7 @@ const UNKNOWN_SCOPE_RETRY: Duration = Duration::from_millis(100);
 /// Retry delay while the adapter works in another scope. A retry makes no call.
 const OTHER_SCOPE_RETRY: Duration = Duration::from_secs(5);
 
-/// Why a pass ended early. The text does not include the cause, which is the error's source.
+/// Why a pass over all routes ended early. The text does not include the cause, which is the error's source.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The whole call failed: the adapter or the cloud behind it is unavailable, throttles, or refuses access.
@@ -57,7 +57,7 @@ impl Error {
         }
     }
 
-    /// The adapter's typed reason, if the error has one.
+    /// Returns the adapter's typed reason, if the error has one.
     pub(crate) fn reason(&self) -> Option<Reason> {
         match self {
             Self::Adapter { source, .. } => Some(source.reason).filter(|it| *it != Reason::Unspecified),
@@ -68,7 +68,7 @@ impl Error {
         }
     }
 
-    /// When to make the next pass.
+    /// Returns when to make the next pass.
     pub(crate) fn again(&self) -> Again {
         match self {
             Self::Adapter { source, .. } => match Again::after_error(source) {

@@ -20,7 +20,7 @@ use crate::plan::node::Node;
 use crate::plan::route::{Route, State};
 use crate::plan::{Creation, Plan};
 
-/// Returns the nodes whose routes are not in sync after a pass. Pure.
+/// Returns the nodes whose routes are not in sync after a pass. The function is pure.
 pub(crate) fn findings(
     nodes: &[Arc<Node>],
     plan: &Plan,
@@ -89,7 +89,7 @@ pub(crate) fn would_say(Change { network, .. }: &Change) -> String {
     format!("set the condition {NETWORK_UNAVAILABLE} to {} ({})", network.status(), network.reason())
 }
 
-/// Adds the nodes whose condition a dry run does not write, since they are not in sync, either.
+/// Adds the nodes whose condition a dry run leaves unwritten, since these nodes are not in sync either.
 pub(crate) fn rest(found: &mut BTreeMap<Object, Finding>, changes: &[Change]) {
     for change in changes {
         let finding = found.entry(Object::node(&change.node_name, &change.node_uid)).or_default();

@@ -1,4 +1,4 @@
-//! Step 1: keeps the caches of Nodes and routes. Defines which fields they contain, and which change wakes the only key of the queue.
+//! Step 1: keeps the caches of Nodes and routes. Defines which fields they contain, and which change triggers a pass.
 
 pub(crate) mod ability;
 mod nodes;
@@ -79,7 +79,7 @@ struct Tombstones {
     reached: BTreeSet<String>,
 }
 
-/// Wakes the key: the first time at once, then at most once per [`GAP`].
+/// Triggers passes: the first pass at once, then at most one pass per [`GAP`].
 #[derive(Clone, Debug)]
 pub(crate) struct Trigger {
     pub(crate) queue: Queue<AllRoutes>,
@@ -99,7 +99,7 @@ impl Mirrors {
         Self { scope: scope.clone(), ..self }
     }
 
-    /// Keeps the cache of Nodes in sync with the API server. Never ends; drop it to stop.
+    /// Keeps the cache of Nodes in sync with the API server. Never ends; drop the future to stop.
     pub(crate) async fn follow_nodes(&self, api: Api<TrimmedNode>, listing: Listing, trigger: &Trigger) {
         let wake = |change: Change<ObjectName, Node>| {
             self.deleted.note(&change);
@@ -116,13 +116,13 @@ impl Mirrors {
         self.nodes.follow_kubernetes(api, listing, |TrimmedNode(node)| nodes::trim(&node), wake).await;
     }
 
-    /// Keeps the cache of routes in sync with the adapter, as long as the adapter has routes. Never ends; drop it to stop.
+    /// Keeps the cache of routes in sync with the adapter, as long as the adapter has routes. Never ends; drop the future to stop.
     ///
     /// Watches all destinations: pod CIDRs may be outside of the cluster's CIDRs.
     pub(crate) async fn follow_routes(&self, adapter: &Adapter, trigger: &Trigger) {
         let trim = |route| routes::trim(&route, adapter.cluster_id());
         let (mut some, mut none) = (self.ability.subscribe(), self.ability.subscribe());
-        // `self` owns the sender: waiting cannot fail.
+        // Waiting cannot fail, since `self` owns the sender.
         while some.wait_for(|ability| *ability != Some(Ability::None)).await.is_ok() {
             let source = RouteSource { cluster_cidrs: EVERYWHERE.map(str::to_owned).to_vec() };
             tokio::select! {
@@ -132,7 +132,7 @@ impl Mirrors {
         }
     }
 
-    /// What the adapter can do about routes. `None`: not known yet.
+    /// Returns what the adapter can do about routes, or `None` while that is not known.
     pub(crate) fn ability(&self) -> Option<Ability> {
         *self.ability.borrow()
     }
@@ -140,8 +140,8 @@ impl Mirrors {
     /// Records the conclusions of a pass before they are written, so that this controller's own writes do not trigger a pass. Returns the
     /// changes to write.
     ///
-    /// Compares with the current nodes: before the first pass has ended, a condition that another controller writes does not trigger a
-    /// pass, since there are no conclusions yet.
+    /// Compares the conclusions with the current nodes. Before the first pass has ended, there are no conclusions yet, so a condition that
+    /// another controller writes does not trigger a pass.
     pub(crate) fn judge(&self, judged: &NetworkByNode) -> Vec<Said> {
         self.judged.lock().unwrap_or_else(PoisonError::into_inner).clone_from(judged);
         self.nodes.read(|content| changes(content.values().map(Arc::as_ref), judged))
@@ -152,7 +152,8 @@ impl Mirrors {
         self.judged.lock().unwrap_or_else(PoisonError::into_inner).get(uid).copied()
     }
 
-    /// Returns when nodes were deleted, by UID. Forgets them after a while, except the nodes to which a route still leads (`reached`).
+    /// Returns the times at which nodes were deleted, by UID. Forgets each deletion after a while, unless a route still leads to the node
+    /// (`reached`).
     pub(crate) fn deleted(&self, reached: BTreeSet<String>) -> BTreeMap<String, Instant> {
         let mut tombstones = self.deleted.tombstones();
         tombstones.reached = reached;
@@ -160,7 +161,7 @@ impl Mirrors {
         tombstones.at.clone()
     }
 
-    /// Wakes the key when both caches are complete, and whenever one of them connects or disconnects. Drop it to stop.
+    /// Triggers a pass when both caches are complete, and whenever one of them connects or disconnects. Drop the future to stop.
     pub(crate) async fn follow_links(&self, trigger: &Trigger) {
         let (mut nodes, mut routes) = (self.nodes.links(), self.routes.links());
         self.nodes.synced().await;
@@ -174,8 +175,9 @@ impl Mirrors {
         }
     }
 
-    /// Returns all current nodes as the adapter's cloud sees them. They share memory with the cache, except nodes of other clouds: copies
-    /// of all nodes of a large cluster would double the memory.
+    /// Returns all current nodes. Nodes whose provider IDs have another scheme than the adapter's cloud are marked as nodes of other
+    /// clouds. The nodes share memory with the cache, except nodes of other clouds: copies of all nodes of a large cluster would double the
+    /// memory.
     pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
         let nodes: Vec<Arc<Node>> = self.nodes.read(|content| content.values().cloned().collect());
         match self.scheme() {
@@ -184,7 +186,7 @@ impl Mirrors {
         }
     }
 
-    /// Returns a cached node as the adapter's cloud sees it.
+    /// Returns a cached node, marked if its provider ID has another scheme than the adapter's cloud.
     pub(crate) fn seen(&self, node: Arc<Node>) -> Arc<Node> {
         match self.scheme() {
             Some(scheme) => node.seen_from(&scheme),
@@ -243,7 +245,7 @@ impl Mirrors {
 }
 
 impl Deleted {
-    /// Records a deletion, which the API server reports, or a new node of the same name implies.
+    /// Records a deletion that the API server reports, or that a new node of the same name implies.
     fn note(&self, change: &Change<ObjectName, Node>) {
         let mut tombstones = self.tombstones();
         match (&change.old, &change.new) {
@@ -282,7 +284,7 @@ impl Trigger {
         self.queue.add_after(AllRoutes, self.rest_of_gap());
     }
 
-    /// Wakes the key after `delay`, unless something else wakes it earlier.
+    /// Triggers a pass after `delay`, unless something else triggers a pass earlier.
     pub(crate) fn wake_after(&self, delay: Duration) {
         self.queue.after(AllRoutes, delay.max(self.rest_of_gap()));
     }
@@ -317,7 +319,7 @@ mod tests {
     use super::*;
     use crate::plan::tests::node;
 
-    /// The API server reports the deletion of a node with this UID.
+    /// Returns the change that is reported when a node with this UID is deleted.
     fn goes(uid: &str) -> Change<ObjectName, Node> {
         let old = Some(Arc::new(node("a").uid(uid)));
         Change { key: ObjectName::cluster("a"), old, new: None, reported: true }
@@ -359,7 +361,7 @@ mod tests {
         tasks.join_all().await;
     }
 
-    /// How often the key was queued.
+    /// Returns how often the key was queued.
     fn adds(trigger: &Trigger) -> String {
         let mut registry = Registry::default();
         trigger.queue.register(&mut registry);

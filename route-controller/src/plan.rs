@@ -1,4 +1,4 @@
-//! Step 2: compares the routes that the nodes need with those of the cloud. Pure: no I/O, no clock, no randomness.
+//! Step 2: compares the routes that the nodes need with the cloud's routes. The code is pure: no I/O, no clock, no randomness.
 //!
 //! The plan ignores earlier attempts: `error::attempts` removes actions that are not due. The plan never removes two kinds of routes:
 //! routes that neither have the owner tag nor are on record, and unneeded routes outside of the cluster's CIDRs.
@@ -40,7 +40,7 @@ pub(crate) struct Plan {
     pub(crate) route_states: BTreeMap<Claim, RouteState>,
     /// The UIDs of nodes to which routes of this cluster lead.
     pub(crate) reached: BTreeSet<String>,
-    /// By the vendor's ID, the node that a route serves if the route was created for another node.
+    /// The UID of the node that a route serves if the route was created for another node, by the vendor's ID of the route.
     pub(crate) successors: BTreeMap<String, String>,
     /// Number of routes owned by this cluster.
     pub(crate) n_ours: usize,
@@ -88,13 +88,14 @@ pub(crate) struct Removal {
     pub(crate) to: IpNet,
     /// The node that the route was created for, according to the cloud, the instance that the route leads to, or the record.
     pub(crate) node_uid: Option<String>,
-    /// The cached next hop of an untagged route: the adapter removes the route only if it still has this next hop.
+    /// The cached next hop of an untagged route. The adapter removes the route only if the route still has this next hop.
     pub(crate) via: Option<NextHop>,
 }
 
-/// Compares the routes that the nodes need with those of the cloud. Cost: no vendor calls, O(n log n).
+/// Compares the routes that the nodes need with the cloud's routes. Cost: no vendor calls, O(n log n).
 ///
-/// `record`: untagged routes known from earlier passes. `None`: this cloud tags routes, so this cluster does not own untagged ones.
+/// `record` contains the untagged routes known from earlier passes. `None` means that this cloud tags routes, so this cluster does not own
+/// untagged routes.
 pub(crate) fn plan(
     nodes: &[impl Borrow<Node>],
     routes: &[impl Borrow<Route>],
@@ -126,7 +127,7 @@ pub(crate) fn plan(
     plan
 }
 
-/// Routes that neither the cloud nor the record attributes to this cluster.
+/// Returns the routes that neither the cloud nor the record attributes to this cluster.
 fn foreign<'a>(routes: impl Iterator<Item = &'a Route>, record: &Record) -> Vec<Foreign> {
     let theirs = routes.filter(|route| route.owner != Owner::Ours && record.node_of(route).is_none());
     let foreign = |route: &Route| Foreign {
@@ -169,7 +170,7 @@ impl Plan {
         self.creations.is_empty() && self.removals.is_empty()
     }
 
-    /// Decides about one destination, given all routes to it.
+    /// Plans the actions for one destination, given all routes to it.
     fn serve(&mut self, node: &Node, to: IpNet, via: NextHop, known: &[Known<'_>]) {
         let claim = Claim { node_uid: node.uid.clone(), to };
         if let Some(good) = Known::that_serves(known, node, &via) {
@@ -183,7 +184,7 @@ impl Plan {
             self.removals.extend(others.map(Known::replaced));
             return;
         }
-        // The route is right but neither tagged nor on record: it is used, and stays when the node is deleted.
+        // The route is right, but it is neither tagged nor on record. The node uses the route, which stays when the node is deleted.
         let unmanaged = |known: &&Known<'_>| known.route.owner == Owner::Unmanaged && known.leads_to(&via);
         if let Some(good) = known.iter().find(unmanaged) {
             self.route_states.insert(claim, good.route_state());
@@ -284,8 +285,8 @@ impl Known<'_> {
         self.removal(Cause::Replaced)
     }
 
-    /// The removal of a route that no node needs. A black hole whose instance is known is treated like any other route: a cloud also
-    /// reports a black hole for an existing instance that does not accept such packets.
+    /// Returns the removal of a route that no node needs. A black hole whose instance is known is treated like any other route: a cloud
+    /// also reports a black hole for an existing instance that does not accept such packets.
     fn unasked(&self) -> Removal {
         let leads_nowhere = self.route.state == State::Blackhole && self.route.next_hop.provider_id.is_none();
         self.removal(if leads_nowhere { Cause::LeadsNowhere } else { Cause::Unasked })

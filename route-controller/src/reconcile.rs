@@ -1,4 +1,4 @@
-//! Takes the only key through the four steps. All decisions are made in the steps.
+//! Takes each pass through the four steps. All decisions are made in the steps.
 
 mod rehearse;
 
@@ -66,7 +66,7 @@ pub(crate) struct Reconciler {
     memory: Mutex<Memory>,
     /// The nodes whose routes are not in sync, for the status pages.
     pub(crate) ledger: Ledger,
-    /// What the guard holds, for the status pages.
+    /// The removals that the guard holds, for the status pages.
     brakes: Brakes,
     /// What the last pass planned, for the dry run.
     wanted: Plain<Arc<Wanted>>,
@@ -94,12 +94,12 @@ pub(crate) struct Memory {
     refusals: Repeat<Refusal>,
     /// Nodes that wait for the cloud, by UID and gist of the cause.
     waits: Repeat<(String, String)>,
-    /// Reasons to hold removals.
+    /// The reported reasons for holding removals.
     holds: Repeat<&'static str>,
     /// Routes of other owners that were logged.
     foreign: BTreeSet<String>,
     waits_since: Option<Instant>,
-    /// Time until which the adapter asked to wait, even if something changes.
+    /// The end of the delay that the adapter asked for. The delay applies even if something changes.
     resume: Option<Instant>,
 }
 
@@ -211,7 +211,7 @@ impl Reconciler {
         let passes = self.shards.enter_all();
         if passes.is_empty() {
             memory.was_idle = true;
-            // A replica without shards is woken when it acquires one.
+            // A replica without shards makes a pass when it acquires a shard.
             if self.shards.held() > 0 {
                 self.trigger.wake_after(SHARD_RETRY);
             }
@@ -344,7 +344,7 @@ impl Reconciler {
         self.ledger.replace_seen(ours.map(|node| Object::node(&node.name, &node.uid)));
     }
 
-    /// Loads, once, the record of earlier processes. If that fails, passes continue, but routes of earlier processes are not removed.
+    /// Loads the record of earlier processes once. If that fails, passes continue, but routes of earlier processes are not removed.
     async fn recall(&self, memory: &mut Memory) -> Result<(), Error> {
         if self.mirrors.ability() == Some(Ability::Unmarked) && memory.stored.is_none() {
             let loaded = self.executor.store.load().await;
@@ -440,7 +440,7 @@ impl Reconciler {
     }
 }
 
-/// Returns the passes in their order, beginning with shard `first` or the next existing one.
+/// Returns the passes in their order, beginning with shard `first`, or with the next existing shard if `first` does not exist.
 fn rotated(passes: &[ShardPass], first: usize) -> Vec<&ShardPass> {
     let (before, from): (Vec<&ShardPass>, Vec<&ShardPass>) =
         passes.iter().partition(|pass| pass.shard() < first);

@@ -246,7 +246,7 @@ async fn uninitialised_node_waits_without_an_event() {
     world.stop().await;
 }
 
-/// A former controller may have had a `--cluster-cidr` that does not contain the nodes' CIDRs.
+/// A former controller may have run with a `--cluster-cidr` that does not contain the nodes' CIDRs.
 // Behaviour: R3
 #[tokio::test(start_paused = true)]
 async fn outside_cidr_gets_its_route_and_an_event() {
@@ -314,7 +314,7 @@ fn unmarked(id: &str, destination: &str, machine: Option<&str>) -> Route {
 }
 
 impl World {
-    /// The cloud stores the owner of a route.
+    /// Lets the cloud store the owner of a route.
     fn marks_routes(&self) {
         let (name, level) = ("routes.ownership-tags".to_owned(), Level::Stable.into());
         let capability = Capability { name, level, ..Capability::default() };

@@ -123,14 +123,14 @@ pub(crate) struct Config {
     pub(crate) work: Work,
 }
 
-/// Settings that decide what the controller does.
+/// The settings that decide what the controller does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Work {
     /// Maximum number of Services that are synced at once.
     pub(crate) workers: usize,
     /// How Services are interpreted.
     pub(crate) reading: Reading,
-    /// How load balancers without a Service are handled.
+    /// How load balancers that no Service uses are handled.
     pub(crate) orphans: Orphans,
 }
 
@@ -180,7 +180,7 @@ fn classes(args: &Args, faults: &mut Faults) -> Option<Classes> {
     named.map(|()| Classes { own, unclassed: args.default_load_balancer })
 }
 
-/// `None`: no template is set, or it is invalid, which is recorded in `faults`.
+/// Returns the valid template. `None`: no template is set, or the template is invalid, which is recorded in `faults`.
 fn names(args: &Args, faults: &mut Faults) -> Option<Template> {
     let given = args.load_balancer_name_template.as_deref()?;
     let read = Template::read(given, &args.common.cluster_name);

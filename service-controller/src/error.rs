@@ -1,4 +1,4 @@
-//! Errors of a reconcile: whether and when each is retried, how it is identified, and the text of its Event.
+//! Errors of a reconcile: whether and when the reconcile is retried, how each error is identified, and the text of its Event.
 
 mod fields;
 pub(crate) mod places;
@@ -25,14 +25,14 @@ use crate::{
     },
 };
 
-/// Delay before the next try for a Service while the adapter was never reached. Usually the arrival of the adapter's capabilities requeues
-/// all Services earlier.
+/// Delay before the next try for a Service if the adapter was never reached. Usually the adapter's capabilities arrive earlier, which
+/// requeues all Services.
 const ADAPTER_AWAY: Duration = Duration::from_secs(10);
 
 /// Grace period before an adapter outage is reported. A short outage is usually a restart.
 const OUTAGE_GRACE_PERIOD: SignedDuration = SignedDuration::from_secs(10);
 
-/// HTTP statuses of the API server that may differ on the next try: not found, timeout, conflict, gone, too many requests. Such an error is
+/// HTTP statuses of the API server that a retry may not return: not found, timeout, conflict, gone, too many requests. Such an error is
 /// reported only if it lasts.
 const PASSES: [u16; 5] = [404, 408, 409, 410, 429];
 
@@ -94,20 +94,20 @@ impl Error {
     /// When to reconcile the Service again.
     pub(crate) fn again(&self) -> Again {
         match self {
-            // A change of the adapter's capabilities requeues all Services.
+            // The retry needs no timer: a change of the adapter's capabilities requeues all Services.
             Self::Refused(_) | Self::WithoutLoadBalancers => Again::OnChange,
             Self::AdapterAway(_) => Again::After(ADAPTER_AWAY),
             Self::Adapter { source, .. } => Again::after_error(source),
-            // The Service is gone. Its deletion requeues the key, so work that is left will be done.
+            // The Service is gone. Its deletion requeues the key, so that any remaining work is still done.
             Self::ApiServer { source, .. } if source.is_not_found() => Again::OnChange,
             Self::ApiServer { .. } => Again::Backoff,
         }
     }
 
-    /// How long calls to the adapter for this Service must wait, even if the Service changes. Only the delay of a rate-limited call is
-    /// binding.
+    /// Returns how long calls to the adapter for this Service must wait, even if the Service changes. Only rate-limited calls have such a
+    /// binding delay.
     ///
-    /// For all other errors the delay is only a hint: a change of the Service may fix the cause, so the next try is immediate.
+    /// For all other errors, the adapter's delay is only a hint. A change of the Service may fix the cause and is therefore tried at once.
     pub(crate) fn hold(&self) -> Option<Duration> {
         match self {
             Self::Adapter { source, .. } if source.code == Code::ResourceExhausted => source.retry_after,
@@ -149,8 +149,8 @@ impl Error {
         }
     }
 
-    /// Returns what the adapter refused. `None`: this error refuses no settings. [`Refused::fixed`] also has the port fields if all refused
-    /// fields are ports that another user of the load balancer occupies.
+    /// Returns what the adapter refused. `None`: the error is not a refusal of settings. [`Refused::fixed`] also contains the port fields
+    /// if all refused fields are ports that another user of the load balancer occupies.
     pub(crate) fn refused(&self) -> Option<Refused> {
         let Self::Adapter { source, .. } = self else { return None };
         if !self.refuses_settings() {
@@ -179,8 +179,8 @@ impl Error {
         }
     }
 
-    /// How to report this error. `lasts`: the same call to the API server failed in several consecutive rounds. `is_refused`: the adapter
-    /// refuses this call for all Services, which another part of the controller reports.
+    /// Returns how to report this error. `lasts`: the same call to the API server failed in several consecutive reconciles. `is_refused`:
+    /// whether the adapter's refusal of a call is to be reported to users; see `CallHealth::is_refused`.
     pub(crate) fn reporting(
         &self,
         lasts: bool,
@@ -221,7 +221,7 @@ impl Error {
         }
     }
 
-    /// The failed call to the API server, if a retry may succeed. `None`: another error, or an error that is ignored.
+    /// Returns the failed call to the API server, if a retry may succeed. `None`: the error has another source, or is ignored.
     pub(crate) fn failed_call(&self) -> Option<&'static str> {
         match self {
             Self::ApiServer { call, source } if !source.is_not_found() && !source.is_about_another() => {
@@ -235,18 +235,18 @@ impl Error {
         }
     }
 
-    /// Identifies an error, to find out whether the previous round failed with the same error. Texts of retried errors vary (delays,
-    /// request IDs), so only the reason counts; for errors that only a user can fix the whole text counts.
+    /// Identifies an error, so that a repeated error is recognised in the next reconcile. Texts of retried errors vary (delays, request
+    /// IDs), so only the reason and the gist count. For errors that only a user can fix, the whole text counts.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::AdapterAway(_) => "adapter away".to_owned(),
             Self::Adapter { source, .. } if self.again() != Again::OnChange => {
                 let (reason, gist) = (source.reason.word(), gist(&source.message));
-                // The message of a failed write has the reason, as the condition of a repeated write does.
+                // The message of a failed write already contains the reason, as does the condition for a repeated write.
                 if gist.contains(reason) { gist } else { format!("{reason} {gist}") }
             }
             Self::ApiServer { source, .. } if self.is_reported() => format!("{self}: {:?}", source.status()),
-            // The text without the cause, because the causes vary from call to call while the API server fails.
+            // The cause is left out, because it varies from call to call while the API server fails.
             Self::ApiServer { .. } => self.to_string(),
             Self::Refused(_) | Self::WithoutLoadBalancers | Self::Adapter { .. } => self.text(),
         }
@@ -266,7 +266,7 @@ impl Error {
         }
     }
 
-    /// The reason of the condition. `None`: the error is about the API server, which would refuse the condition, too.
+    /// Returns the reason for the condition. `None`: the error comes from the API server, which would refuse the condition, too.
     fn condition(&self) -> Option<String> {
         match self {
             Self::Refused(_) => Some("InvalidService".to_owned()),
@@ -279,7 +279,7 @@ impl Error {
         }
     }
 
-    /// The typed reason, if the adapter returned the error.
+    /// Returns the typed reason, if the error comes from the adapter.
     pub(crate) fn reason(&self) -> Option<Reason> {
         match self {
             Self::Adapter { source, .. } => Some(source.reason).filter(|it| *it != Reason::Unspecified),
@@ -301,8 +301,8 @@ impl Error {
     }
 }
 
-/// The adapter's message with the names of Service fields and annotations. If the message mentions none of the invalid fields, these fields
-/// are put in front.
+/// Returns the adapter's message, translated to the names of Service fields and annotations. If the message mentions none of the invalid
+/// fields, these fields are put in front.
 fn said(error: &AdapterError) -> String {
     let named = fields::named(error);
     let message = fields::in_users_words(&error.message);
@@ -342,7 +342,7 @@ fn remedy(reason: Reason) -> &'static str {
         Reason::Unspecified | Reason::OperationConflict | Reason::BackendSetUnknown | Reason::Internal => {
             "retried automatically"
         }
-        // The adapter reports its progress with the same text.
+        // The adapter's progress reports contain the same text.
         Reason::OutcomeUnknown => "the adapter first checks whether the write was made",
     }
 }
@@ -425,7 +425,8 @@ mod tests {
         assert_ne!(invalid("spec.scheme"), invalid("spec.listeners"));
     }
 
-    /// The task of the adapter reports a failed write in a condition while it tries again, and as an error if it gives up.
+    /// A failed write has the same name in both reports of the adapter: in a condition while the adapter tries again, and in an error after
+    /// it gives up.
     // Behaviour: S33
     #[test]
     fn failed_write_has_one_name_in_condition_and_error() {

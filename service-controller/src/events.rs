@@ -34,7 +34,7 @@ const FAILED: &str = "Error syncing load balancer: ";
 const UNNAMED: &str = "The cloud adapter does not support custom load balancer names (no capability lb.name): \
                        --load-balancer-name-template has no effect";
 
-/// Builds the Event that reports `fact`. `id`: the Service, whose explain page has the whole text.
+/// Builds the Event that reports `fact`. `id` is the Service whose explain page shows the whole text.
 pub(crate) fn notice(fact: &Fact, id: Option<&ServiceId>) -> Notice {
     let whole = whole(fact);
     let shown = id.map(|id| format!(": cloudctl explain service {id}")).unwrap_or_default();
@@ -45,7 +45,7 @@ pub(crate) fn notice(fact: &Fact, id: Option<&ServiceId>) -> Notice {
     } else if fits {
         return whole;
     } else if let Fact::WriteFailed(step, failure) = fact {
-        // The end of the text has the next try.
+        // The end of the text says when the next try is, so only the error is shortened.
         let excess = whole.note.chars().count().saturating_sub(NOTE_MAX);
         let kept = failure.error.chars().count().saturating_sub(excess);
         let failure = WriteFailure { error: bounded(&failure.error, kept), ..failure.clone() };
@@ -85,7 +85,7 @@ fn hosts_failed(hosts: &Hosts, why: &str) -> String {
     format!("Error updating load balancer with new hosts {hosts}, error: {why}")
 }
 
-/// The Event with the whole text, which may be long.
+/// Builds the Event with its whole text, which may be too long for the API server.
 pub(crate) fn whole(fact: &Fact) -> Notice {
     match fact {
         Fact::Ensuring => normal("EnsuringLoadBalancer", "Ensure", "Ensuring load balancer"),
@@ -159,7 +159,7 @@ fn ignored(keys: &[String]) -> String {
     as_many_as_fit("These annotations have no effect: ", keys, ", ", &format!("; {instead}"))
 }
 
-/// Lists as many entries as fit into the Event, but at least one. `between`, `end`: the text between two entries, and after the list.
+/// Lists as many entries as fit into the Event, but at least one. `between` separates the entries, and `end` follows the list.
 fn as_many_as_fit(begin: &str, entries: &[String], between: &str, end: &str) -> String {
     let note = |named: usize| {
         let list = entries.iter().take(named).map(String::as_str).collect::<Vec<_>>().join(between);
@@ -173,7 +173,7 @@ fn as_many_as_fit(begin: &str, entries: &[String], between: &str, end: &str) -> 
     bounded(&note((1..=entries.len()).rev().find(fits).unwrap_or(1)), NOTE_MAX)
 }
 
-/// Explains why a load balancer has no nodes, if its node selector is the cause.
+/// Explains that a node selector leaves a load balancer without nodes.
 pub(crate) fn matches_none(selector: &Selector) -> String {
     if selector.is_nothing() {
         return "the last valid settings use only node ports removed from the Service".to_owned();
@@ -206,7 +206,7 @@ fn of_another(ids: &str) -> Notice {
     warning("LoadBalancerClassChanged", "Sync", note)
 }
 
-/// `words`: the adapter's text, which begins with `waits`.
+/// Builds the Event for the adapter's text `words`, which begins with `waits`.
 fn waits_for_budget(words: &str) -> Notice {
     normal("WaitingForBudget", "Ensure", &format!("The load balancer {words}"))
 }

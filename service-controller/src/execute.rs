@@ -36,14 +36,14 @@ pub(crate) struct Executor {
     backends: Backends,
     clock: Clock,
     pub(crate) shards: Shards,
-    /// What is out of sync, for the status page.
+    /// What is out of sync, as shown on the status page.
     pub(crate) ledger: Ledger,
 }
 
 /// An action that failed.
 pub(crate) struct Failed {
     pub(crate) error: Box<Error>,
-    /// Other settings are in force now, so the next round runs at once.
+    /// Whether to plan again at once, because other settings are in force now.
     pub(crate) falls_back: bool,
 }
 
@@ -67,7 +67,7 @@ impl Executor {
         }
     }
 
-    /// Executes the actions in order. The first action that fails or must wait ends the execution.
+    /// Executes the actions in sequence. Stops at the first action that fails or must wait.
     pub(crate) async fn execute(&self, job: &mut Job<'_>, actions: &[Action]) -> Result<NextPass, Failed> {
         for action in actions {
             let next = match action {
@@ -104,7 +104,7 @@ impl Executor {
         self.recorder.emit(&self.shards.regarding(), events::notice(fact, None));
     }
 
-    /// Whether the adapter has refused this call for all Services, which another part of the controller reports.
+    /// Whether a refusal of this call is to be reported to users, because the refusal lasts or the adapter's scope is not ready.
     pub(crate) fn is_refused(&self, call: &str) -> bool {
         self.adapter.call_health().is_refused(call) || self.adapter.scope().readiness().is_err()
     }

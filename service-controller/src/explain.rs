@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl ServiceId {
-    /// The Service in the form in which the ledger of every controller identifies an object.
+    /// Returns the Service as an object of the ledger, which all controllers identify in the same form.
     pub(crate) fn object(&self) -> Object {
         let name = ObjectName::namespaced(&self.namespace, &self.name);
         Object { name, uid: self.uid.clone() }
@@ -50,7 +50,7 @@ pub(crate) fn note(ledger: &Ledger, id: &ServiceId, outcome: &Outcome) {
     if let Some(problem) = problem {
         let mut waits = waiting(problem, facts.contains(problem));
         if let Fact::WriteFailed(_, failure) = problem {
-            // The whole text has the time until the next try.
+            // The whole text is no stable topic, because it contains the time until the next try.
             waits.topic = gist(&failure.error);
         }
         ledger.record_wait(&id.object(), &waits);

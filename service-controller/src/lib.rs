@@ -1,10 +1,10 @@
 //! Creates and maintains load balancers for Services of type LoadBalancer, through a cloud adapter.
 //!
-//! The controller is level-triggered. The desired load balancer is a pure function of the Service, the nodes and the adapter's
-//! capabilities. The controller compares it with the adapter's last confirmation and with the cache, and calls the adapter if they differ.
-//! After a restart it calls the adapter once per Service, and the adapter answers without vendor calls.
+//! The controller is level-triggered. The desired load balancer depends only on the Service, the nodes and the adapter's capabilities. The
+//! controller compares it with the adapter's last confirmation and with the cache, and calls the adapter if they differ. After a restart it
+//! calls the adapter once per Service, and the adapter answers without vendor calls.
 //!
-//! In reading order:
+//! The modules, in reading order:
 //! - `config`: turns flags into a validated configuration.
 //! - `mirror`: caches of Services, nodes and load balancers, reduced to the fields in use; the node sets that Services share.
 //! - `plan`: pure functions that decide the actions and refusals for one Service.
@@ -64,7 +64,7 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
     }
 }
 
-/// Runs caches, queue and workers until the process is asked to stop.
+/// Runs the caches, the queue and the workers until the process receives a signal to stop.
 async fn controller(mut process: Process, work: Work) -> anyhow::Result<()> {
     let components = Components::build(&mut process, work);
     components.work(process).await

@@ -18,10 +18,10 @@ use prometheus_client::{
 
 use crate::{CONTROLLER, mirror::Mirrors};
 
-/// Buckets from 1 s to 16384 s.
+/// Number of buckets of the histograms, which range from 1 s to 16384 s.
 const BUCKETS: u16 = 15;
 
-/// Metrics that are updated during the work.
+/// The metrics that the workers update as they work.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
     host_updates: Counter,
@@ -58,7 +58,8 @@ impl Metrics {
         metrics
     }
 
-    /// Records that a load balancer was updated after a change of nodes: the time since the change, and since the first call.
+    /// Records that a load balancer was updated after a change of nodes. The two durations are the time since the change, and the time
+    /// since the first call.
     pub(crate) fn hosts_updated(&self, since_change: Duration, since_asked: Duration) {
         self.host_updates.inc();
         self.since_change.observe(since_change.as_secs_f64());

@@ -1,7 +1,7 @@
 //! Caches Kubernetes objects and load balancers, and decides which change requeues which Service.
 //!
-//! The caches hold the Services that this controller manages or managed, the nodes, and the load balancers of this cluster. The state that
-//! Services share is here, too: the node sets and the adapter's capabilities. A change of that state requeues all Services.
+//! The caches hold the Services that this controller manages or managed, the nodes, and the load balancers of this cluster. They also hold
+//! the state that Services share: the node sets and the adapter's capabilities. A change of that state requeues all Services.
 
 pub(crate) mod kubernetes;
 pub(crate) mod released;
@@ -32,7 +32,7 @@ use crate::plan::{
     targets::Node,
 };
 
-/// Interval of the resync, equal to the time after which a lasting difference causes another call to the adapter.
+/// Interval of the resync. A difference that lasts for the same time causes another call to the adapter.
 const RESYNC: Duration = crate::plan::memory::LAG;
 
 /// Interval at which the controller checks whether all load balancers are removed.
@@ -59,7 +59,7 @@ impl Reading {
     }
 }
 
-/// A load balancer and its owner according to the tags in the cloud.
+/// A load balancer, and its owner according to its tags in the cloud.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Item {
     owner: ServiceId,
@@ -85,7 +85,7 @@ pub(crate) struct Balance {
     pub(crate) orphans: usize,
 }
 
-/// All caches. All clones share one content.
+/// All caches. Clones share the content.
 #[derive(Clone, Debug)]
 pub(crate) struct Mirrors {
     pub(crate) services: Mirror<ObjectName, Service>,
@@ -141,7 +141,7 @@ impl Mirrors {
         self.shared.targets_known().await;
     }
 
-    /// Waits until no managed Service has a load balancer to remove.
+    /// Waits until no managed Service holds a load balancer that must be removed.
     pub(crate) async fn nothing_held(&self) {
         self.services.synced().await;
         let held = |service: &Arc<Service>| service.role() == Role::Cleanup && service.class != Class::Lost;
@@ -150,7 +150,7 @@ impl Mirrors {
         }
     }
 
-    /// The Service. `None`: it is gone, was recreated with the same name, or is not managed by this controller.
+    /// Returns the Service. `None`: the Service is gone, was recreated with the same name, or is not managed by this controller.
     pub(crate) fn service(&self, id: &ServiceId) -> Option<Service> {
         let found = self.services.get(&ObjectName::namespaced(&id.namespace, &id.name))?;
         (found.id.uid == id.uid).then(|| Service::clone(&found))
@@ -161,12 +161,12 @@ impl Mirrors {
         self.features().map(|features| features.has(name::LOAD_BALANCERS))
     }
 
-    /// Whether the controller is ready. If the adapter does not support load balancers, the controller does not wait for a listing.
+    /// Whether the cache of load balancers is ready. If the adapter does not support load balancers, no listing is needed.
     pub(crate) fn cloud_readiness(&self) -> Result<(), String> {
         if self.has_load_balancers() == Some(false) { Ok(()) } else { self.cloud.readiness() }
     }
 
-    /// The load balancers whose owner tag has this UID. `None`: the adapter has not listed the load balancers yet.
+    /// Returns the load balancers whose owner tag contains this UID. `None`: the adapter has not listed the load balancers yet.
     pub(crate) fn balancers(&self, uid: &str) -> Option<Vec<Balancer>> {
         self.cloud.is_synced().then(|| {
             self.cloud.read(|items| {
@@ -191,7 +191,7 @@ impl Mirrors {
         self.cloud.read(|items| items.values().filter(|item| of(&item.owner.uid)).count())
     }
 
-    /// Number of load balancers of this cluster, and number of those that no Service uses.
+    /// Returns the number of load balancers of this cluster, and how many of them no Service uses.
     pub(crate) fn balance(&self) -> Balance {
         let items = self.cloud.items();
         let orphaned = |item: &Item| self.service(&self.owner(item)).is_none();
@@ -211,7 +211,7 @@ impl Mirrors {
         self.services.read(|services| services.values().filter(|it| it.role() == Role::Wanted).count())
     }
 
-    /// Requeues every Service at intervals, so that a missed change does not leave a difference forever.
+    /// Requeues every Service at intervals. A missed change is therefore noticed at the next resync at the latest.
     ///
     /// Cost: no call while the adapter's confirmation and the cache agree.
     async fn resync(&self) {
@@ -269,8 +269,8 @@ fn freed(change: &Change<String, Item>) -> BTreeSet<IpAddr> {
     addresses(&change.old).difference(&addresses(&change.new)).copied().collect()
 }
 
-/// Whether the only change is that this controller's finalizer was set on a Service that needs it, or its conditions. The worker that wrote
-/// them is still active, or waits before its next try.
+/// Whether this controller wrote the change: it set its finalizer on a Service that needs the finalizer, or wrote its conditions, and
+/// nothing else changed. The worker that made the change is still active, or waits before its next try.
 fn is_echo(change: &Change<ObjectName, Service>) -> bool {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return false };
     let (version, conditions) = (new.version.clone(), new.conditions.clone());
@@ -280,7 +280,7 @@ fn is_echo(change: &Change<ObjectName, Service>) -> bool {
 }
 
 /// Drops Services that are not managed. Services of another controller's class are kept, because they may still have a load balancer of
-/// this controller, and so are Services that have conditions of this controller to remove.
+/// this controller. Services from which this controller must remove conditions are kept, too.
 fn of_interest(object: &KubeService, reading: &Reading) -> Option<Service> {
     let of_another = |service: &Service| service.kind == Kind::LoadBalancer && service.class == Class::Others;
     kubernetes::service(object, reading)

@@ -1,7 +1,7 @@
-//! Plans the actions for one Service. The functions are pure: no I/O, no clock, no randomness, no Kubernetes client, no gRPC.
+//! Plans the actions for one Service. The functions are pure: they use no I/O, clock, randomness, Kubernetes client or gRPC.
 //!
-//! The controller plans repeatedly until the plan is empty. So each plan contains only what can be decided now: writing the status is
-//! planned after the adapter's answer, and removing the finalizer after the adapter confirmed the deletion.
+//! The controller plans repeatedly until the plan is empty. Each plan therefore contains only what can be decided now. For example, the
+//! status is written after the adapter's answer, and the finalizer is removed after the adapter confirmed the deletion.
 
 pub(crate) mod annotations;
 pub(crate) mod as_it_is;
@@ -55,11 +55,11 @@ use self::{
 /// Inputs of a plan other than the Service.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts<'a> {
-    /// The settings that should be in force.
+    /// The settings that the load balancer should have.
     pub(crate) validated: &'a Validated,
     /// The nodes, shared by all Services that select the same nodes.
     pub(crate) targets: &'a Targets,
-    /// Defaults of the cluster for Services without a setting of their own.
+    /// Defaults of the cluster, for settings that the Service does not contain.
     pub(crate) defaults: &'a Defaults,
     /// Capabilities of the adapter. `None`: the adapter was never reached.
     pub(crate) features: Option<&'a Features>,
@@ -94,18 +94,18 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The step of a reconcile. If the step fails, it determines the reason of the Event.
+/// A step of a reconcile. The reason of the Event about a failure depends on the failed step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// Creating, comparing or deleting the load balancer of a Service.
     Sync,
-    /// Updating the backends after a change of nodes. Has the nodes after the change.
+    /// Updating the backends after a change of nodes. Contains the nodes after the change.
     Hosts(Hosts),
     /// Deleting a load balancer that no Service uses any more.
     LeftOver,
 }
 
-/// The facts that an Event reports; `events.rs` has the texts.
+/// The facts that Events report. The texts are in `events.rs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fact {
     Ensuring,
@@ -114,13 +114,13 @@ pub(crate) enum Fact {
     Updated,
     /// The load balancer has no nodes. `Some`: no node matches this selector.
     NoTargets(Option<Selector>),
-    /// The node list is empty, which is not trusted.
+    /// The node list is empty, and the controller does not trust it.
     NoNodes,
     Deleting,
     Deleted,
-    /// The error text: the cause, and what the controller waits for or the user can do.
+    /// A step failed. The text contains the cause, and what the controller waits for or what the user can do.
     Failed(Operation, String),
-    /// A vendor write of this step keeps failing, and the adapter tries it again.
+    /// A vendor write of this step fails repeatedly, and the adapter tries the write again.
     WriteFailed(Operation, WriteFailure),
     /// Several settings of the Service are invalid.
     Refused(Vec<String>),
@@ -142,7 +142,7 @@ pub(crate) enum Fact {
     Ignored(Vec<String>),
     /// The adapter does not support custom names, so the name template has no effect.
     Unnamed,
-    /// The load balancer has waited for the call budget for some time. Has the adapter's text.
+    /// The load balancer has waited for the call budget for some time. Contains the adapter's text.
     WaitsForBudget(String),
     /// Added nodes raised the number of members above the limit for new load balancers.
     Grown(Members),
@@ -151,12 +151,12 @@ pub(crate) enum Fact {
 /// Why the adapter is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// The adapter has confirmed nothing yet, but the status has an address, and the cache shows a serving load balancer or is not synced.
-    /// Probably nothing needs to be done.
+    /// The adapter has confirmed nothing yet, but the status contains an address. The cache shows a serving load balancer, or is not
+    /// synced. Probably nothing needs to be done.
     FirstLook,
-    /// The adapter has confirmed nothing yet, and the status has no address or the cache shows no serving load balancer.
+    /// The adapter has confirmed nothing yet. The status contains no address, or the cache shows no serving load balancer.
     Missing,
-    /// The settings differ from the confirmed ones.
+    /// The settings differ from those that the adapter confirmed.
     Changed,
     /// Only the nodes behind the load balancer changed.
     Hosts,
@@ -180,9 +180,9 @@ impl fmt::Display for Why {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ask {
     pub(crate) spec: LoadBalancerSpec,
-    /// The source of the specification.
+    /// The settings from which the specification is built.
     pub(crate) wanted: Arc<Wanted>,
-    /// These settings replace the requested ones, which cannot be applied.
+    /// Whether these settings are replacements, because the requested settings cannot be applied.
     pub(crate) stands_in: bool,
     pub(crate) why: Why,
     pub(crate) recreate: Recreate,
@@ -209,8 +209,8 @@ pub(crate) enum Action {
     AddFinalizer,
     Ensure(Box<Ask>),
     WriteStatus(Vec<Ingress>),
-    /// Deletes the load balancer even if the cache shows none, because parts of an incomplete load balancer may exist. Also deletes a load
-    /// balancer that was to be adopted, even if the adoption did not happen.
+    /// Deletes the load balancer. The deletion is requested even if the cache shows none, because parts of an incomplete load balancer may
+    /// exist. It also covers a load balancer that was to be adopted, even if the adoption did not happen.
     Delete(Takeover),
     /// Removes the finalizer and empties the status, in one write.
     Release,
@@ -237,21 +237,21 @@ impl fmt::Display for Action {
     }
 }
 
-/// The actions for one Service. Empty: everything is in sync.
+/// The actions for one Service. A plan without actions and waits means that everything is in sync.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Plan {
-    /// Executed in this order. The first action that fails ends the round.
+    /// The actions, executed in this sequence. The first action that fails ends the execution.
     pub(crate) actions: Vec<Action>,
     /// Why the Service's current settings cannot be applied. The last valid settings stay in force until the Service changes.
     pub(crate) refusals: Vec<Refusal>,
     /// What the plan must wait for, and whether to report the wait.
     pub(crate) waits: Option<Wait>,
-    /// IDs of load balancers of this controller that are in use while their Service has another controller's class. They are reported and
-    /// not changed.
+    /// IDs of load balancers of this controller that are in use although their Service has another controller's class. They are reported
+    /// but not changed.
     pub(crate) claimed: Vec<String>,
 }
 
-/// What a plan waits for. Usually for the adapter.
+/// What a plan waits for. In most cases, that is the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// The plan waits for the adapter. Nothing seems to be out of sync, so no Event is emitted.
@@ -273,7 +273,7 @@ impl Plan {
         *self == Self::default()
     }
 
-    /// Whether the plan creates something.
+    /// Whether the plan creates or changes a load balancer.
     pub(crate) fn builds(&self) -> bool {
         let builds = |ask: &Ask| matches!(ask.why, Why::Missing | Why::Changed);
         self.actions.iter().any(|it| matches!(it, Action::Ensure(ask) if builds(ask)))
@@ -303,7 +303,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Compares the settings that the Service requests with those that the adapter confirmed and with the cache. Cost: no vendor calls.
+/// Compares the settings that the Service requests with the cache and with the settings that the adapter confirmed. Cost: no vendor calls.
 pub(crate) fn plan(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     match service.role() {
         Role::Wanted => wanted(service, memory, facts),
@@ -311,7 +311,8 @@ pub(crate) fn plan(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Pla
             let waits = (service.deleting && has_load_balancers(facts)).then_some(Wait::ForAnother);
             Plan { waits, ..Plan::default() }
         }
-        // The class was removed with the type and belonged to another controller, so the finalizer belongs to that controller, too.
+        // The API server removed the class when the type changed. The class belonged to another controller, so the finalizer also belongs
+        // to that controller.
         Role::Cleanup if service.class == Class::Lost && memory.owned.other_class.left_over => {
             removal(Takeover::None, Action::Forget, memory, facts)
         }
@@ -350,7 +351,8 @@ fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     if !service.finalizer {
         actions.push(Action::AddFinalizer);
     }
-    // A change of nodes does not change the address, so a Service that waits for its address need not wait for nodes.
+    // A change of nodes does not change the address. The address is therefore written to a Service without one before the nodes are
+    // updated.
     let stays = why.is_none() || (why == Some(Why::Hosts) && service.ingress.is_empty());
     if let Some(settled) = memory.confirmed().filter(|_| stays) {
         let ingress = wanted.shown.of(&settled.ingress);
@@ -365,7 +367,7 @@ fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
 }
 
 fn cleanup(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
-    // The user wrote the finalizer, so only the UID in the owner tag proves ownership: a load balancer with the right name may belong to
+    // The user wrote the finalizer, so only the UID in the owner tag proves ownership. A load balancer with the right name may belong to
     // another cluster.
     let by_key = service.class == Class::Lost && service.holder == Holder::Author && !memory.owned.created;
     let takeover = if by_key { Takeover::None } else { Takeover::wished(service, facts.defaults) };
@@ -375,9 +377,9 @@ fn cleanup(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
 /// Plans for a Service of another controller's class. Nothing changes unless the tags of a load balancer prove that this controller owns
 /// that load balancer.
 ///
-/// If the status has the load balancer's address, or a hostname instead of addresses, the load balancer serves traffic. In that case only
-/// this controller's flags changed, and the load balancer is kept as long as the Service exists. Otherwise the load balancer is older than
-/// the Service's class, and is deleted; the finalizer and the status belong to the other controller.
+/// If the status contains the load balancer's address, or a hostname instead of addresses, the load balancer serves traffic. In that case
+/// only this controller's flags changed, and the load balancer is kept as long as the Service exists. Otherwise the load balancer is older
+/// than the Service's class and is deleted. The finalizer and the status then belong to the other controller.
 fn of_another(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     let is_there = |it: &&Balancer| it.state != State::Deleting && !memory.is_gone(it);
     let there = || facts.cloud.unwrap_or_default().iter().filter(is_there);
@@ -402,7 +404,7 @@ fn removal(takeover: Takeover, then: Action, memory: &Memory, facts: &Facts<'_>)
         Some(features) if features.has(name::LOAD_BALANCERS) => {
             return Plan { actions: vec![Action::Delete(takeover)], ..Plan::default() };
         }
-        // All controllers use the same finalizer, so the finalizer belongs to the controller that provides the load balancers.
+        // All load balancer controllers use the same finalizer. Here it belongs to the controller that provides the load balancers.
         Some(_) if !memory.may_own(facts.cloud) => return Plan::default(),
         Some(_) => Wait::ForBalancers,
     };
@@ -426,7 +428,7 @@ fn why_ask(service: &Service, wanted: &Wanted, memory: &Memory, facts: &Facts<'_
     let Some(settled) = memory.confirmed() else {
         let serves = |it: &Balancer| matches!(it.state, State::Active | State::Degraded);
         let active = facts.cloud.is_none_or(|all| all.iter().any(serves));
-        // A Service without an address waits for an address, whatever states the cloud shows until then.
+        // If the Service has no address, the ensure is urgent, whatever state the cloud shows.
         let awaited = service.ingress.is_empty();
         return Some(if active && !awaited { Why::FirstLook } else { Why::Missing });
     };

@@ -39,10 +39,10 @@ use crate::{
     },
 };
 
-/// Maximum number of rounds per reconcile. A Service needs fewer: one to set the finalizer and ensure the load balancer, one to write the
-/// status, and one that finds nothing to do.
+/// Maximum number of rounds (plan and execute) per reconcile. A Service usually needs three rounds: to set the finalizer and ensure the
+/// load balancer, to write the status, and to find that nothing is left to do.
 const ROUNDS: usize = 5;
-/// Delay after the last round, so that workers can reconcile other Services first.
+/// Delay after the last round of a reconcile, so that workers can reconcile other Services first.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Reconciles Services.
@@ -56,13 +56,13 @@ pub(crate) struct Reconciler {
     shards: Shards,
     /// The deletions that the deletion brake holds, for the status page.
     brakes: Brakes,
-    /// Re-emits Events of conditions that last.
+    /// Re-emits Events of lasting conditions.
     pub(crate) reminders: Reminders,
     memories: Memories,
     orphans: Orphans,
     /// Deletion brake for load balancers that no Service uses any more.
     sweep: Mutex<Sweep>,
-    /// Observe and plan, but change nothing.
+    /// Whether the controller only observes and plans, and changes nothing.
     dry_run: bool,
 }
 
@@ -89,7 +89,7 @@ impl Reconciler {
         }
     }
 
-    /// Reconciles one Service until nothing is left to do or it must wait.
+    /// Reconciles one Service until nothing is left to do or the Service must wait.
     pub(crate) async fn reconcile(&self, id: &ServiceId) -> Again {
         match self.shards.enter(&id.uid) {
             Ok(pass) => Box::pin(pass.run(self.run(id, &pass))).await,
@@ -124,10 +124,10 @@ impl Reconciler {
         again
     }
 
-    /// Writes what the reconcile found out to the conditions of the Service, unless they already say so. Returns when to try again if the
-    /// write failed.
+    /// Writes the findings of the reconcile to the conditions of the Service, unless they are already there. Returns when to try again if
+    /// the write failed.
     ///
-    /// Cost: a patch per change. The patches of finalizer and addresses have written the usual changes already.
+    /// Cost: one patch per change. Most changes were already written with the patches of the finalizer and of the addresses.
     async fn settle_conditions(&self, id: &ServiceId, memory: &mut Memory) -> Option<Again> {
         let found = memory.readiness.take();
         let mut service = memory.pacing.overlay(self.mirrors.service(id).filter(|_| !self.dry_run)?);
@@ -164,7 +164,7 @@ impl Reconciler {
         Ok(Again::After(RETRY_DELAY))
     }
 
-    /// Runs one round. `None`: nothing is left to do.
+    /// Runs one round: plans, and executes the plan. `None`: nothing is left to do.
     async fn round(&self, id: &ServiceId, memory: &mut Memory) -> Result<Option<NextPass>, Error> {
         let Some(service) = self.mirrors.service(id) else {
             return self.left_over(id, memory).await;
@@ -269,7 +269,7 @@ impl Reconciler {
         }
     }
 
-    /// Reports an error when it begins and at intervals, and returns when to reconcile again.
+    /// Reports an error at its beginning and then at intervals, and returns when to reconcile again.
     fn report(&self, id: &ServiceId, memory: &mut Memory, error: &Error) -> Again {
         let now = self.started.elapsed();
         let lasts = memory.pacing.failed(error.failed_call(), error.hold(), now);
@@ -294,7 +294,7 @@ impl Reconciler {
         again
     }
 
-    /// Number of Services with a memory.
+    /// Returns the number of Services that have a memory.
     #[cfg(test)]
     pub(crate) fn remembered(&self) -> usize {
         self.memories.len()

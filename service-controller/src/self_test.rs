@@ -19,7 +19,7 @@ use serde_json::{from_value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
-/// The first argument that selects this command.
+/// The first argument of the binary, which selects this command.
 pub(crate) const COMMAND: &str = "self-test";
 const CHECK_EVERY: Duration = Duration::from_millis(500);
 
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     start::run_once(&files, |client| async move { test(&client, &args, termination_signal()?).await })
 }
 
-/// Returns a future that ends with SIGTERM or SIGINT.
+/// Returns a future that completes on SIGTERM or SIGINT.
 fn termination_signal() -> anyhow::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
@@ -91,7 +91,7 @@ async fn test(client: &Client, args: &Args, terminated: impl Future<Output = ()>
 async fn prove(client: &Client, services: &Api<Service>, args: &Args) -> anyhow::Result<()> {
     let (name, begin) = (&args.name, Instant::now());
     let service = wanted(args)?;
-    // The address of a Service that an earlier test left would prove nothing, so any such Service is deleted first.
+    // A Service from an earlier test is deleted first, because its address would prove nothing.
     remove(services, args).await.context("cannot delete the Service of an earlier test")?;
     let made_at = Instant::now();
     let left = || args.timeout.saturating_sub(begin.elapsed());
@@ -110,7 +110,7 @@ async fn prove(client: &Client, services: &Api<Service>, args: &Args) -> anyhow:
     say(&format!("The Service got address {address} after {:.1} s, and was deleted", took.as_secs_f64()))
 }
 
-/// Creates the Service. Refusals are final; a call without an answer is retried, because the Service may have been created.
+/// Creates the Service. A refusal is final. A call without an answer is retried, because the Service may have been created.
 async fn make(services: &Api<Service>, service: &Service, timeout: Duration) -> anyhow::Result<()> {
     let mut unanswered = false;
     let made =
@@ -175,7 +175,7 @@ async fn reasons(client: &Client, args: &Args) -> String {
     }
 }
 
-/// Repeats the operation until it succeeds or the time limit is over, then returns the last error.
+/// Repeats an operation until it succeeds. After the time limit, returns the last error.
 async fn until<T>(timeout: Duration, mut look: impl AsyncFnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let deadline = Instant::now() + timeout;
     loop {
@@ -206,7 +206,7 @@ mod tests {
         Args::try_parse_from([COMMAND, "--timeout=9s"]).unwrap()
     }
 
-    /// Client that sends requests to the API server without retries.
+    /// Returns the methods of the writes to the API server. Consecutive writes with the same method count once.
     fn methods(kube: &FakeKube) -> Vec<String> {
         let mut methods: Vec<_> = kube.writes().into_iter().map(|write| write.method).collect();
         methods.dedup();

@@ -95,7 +95,7 @@ async fn restart_calls_once_and_writes_nothing() {
     assert_eq!((after.0 - before.0, after.1 - before.1), (5, 1));
 }
 
-/// The Services differ: a node selector, a misspelt annotation, a slow load balancer.
+/// The Services differ: one has a node selector, one a misspelt annotation, and one a slow load balancer.
 // Behaviour: W18
 #[tokio::test(start_paused = true)]
 async fn deleted_services_are_forgotten() {
@@ -142,7 +142,7 @@ async fn unrelated_change_costs_nothing() {
     assert_eq!((world.cloud.calls("EnsureLoadBalancer"), world.kube.writes().len()), before);
 }
 
-/// Changes of fields that do not affect the load balancer, and changes of the order of lists, cause no call.
+/// Changes of fields that do not affect the load balancer cause no call. Neither do changes of the sequence of lists.
 // Behaviour: S6
 #[tokio::test(start_paused = true)]
 async fn changes_without_effect_cost_nothing() {

@@ -1,6 +1,6 @@
 //! Maps the answers of the services to the runtime's faults, by their status and by error codes and texts in the body.
 //!
-//! A wrong row could make rejected credentials look like the absence of an instance, and the controller deletes the nodes of absent
+//! A wrong mapping could make rejected credentials look like the absence of an instance, and the controller deletes the nodes of absent
 //! instances.
 
 mod body;
@@ -18,7 +18,8 @@ use http::StatusCode;
 
 use self::body::Refusal;
 
-/// Headers in which services return the request ID. Operators of clouds ask users for this ID. Nova's own header is from before 2014.
+/// The headers in which services return the request ID. Operators of clouds ask users for this ID. Nova's own header dates from before
+/// 2014.
 const REQUEST_IDS: [&str; 3] = ["x-openstack-request-id", "x-compute-request-id", "x-request-id"];
 /// Text with which all four services answer a request for a wrong path.
 const NO_SUCH_PATH: &str = "The resource could not be found";
@@ -51,9 +52,9 @@ pub(crate) fn classify(operation: Operation, response: &VendorResponse) -> Optio
     })
 }
 
-/// Nova limits rates with status 413 and a delay; the Nova of some providers still does (source: Compute API v2, «Rate limits»). Without a
-/// delay, status 413 of any service means that the request is too large (source: oslo.middleware, `sizelimit`), and a retry fails in the
-/// same way.
+/// Nova limits rates with status 413 and a delay, and the Nova of some providers still does so (source: Compute API v2, «Rate limits»).
+/// Without a delay, status 413 of any service means that the request is too large (source: oslo.middleware, `sizelimit`). A retry would
+/// then fail in the same way.
 fn fault_of_413(operation: Operation, retry_after: Option<Duration>, refusal: &mut Refusal) -> Fault {
     if operation.family == Family::Compute && retry_after.is_some() {
         return Fault::Throttled;
@@ -68,14 +69,15 @@ pub(crate) fn request_id(response: &VendorResponse) -> Option<String> {
     named?.to_str().ok().map(str::to_owned)
 }
 
-/// Returns the fault of an unsuccessful answer. Uses the status where it is unambiguous, and otherwise the body.
+/// Returns the fault of an unsuccessful answer. The status determines the fault if it is unambiguous. Otherwise the body does.
 fn fault(operation: Operation, status: StatusCode, refusal: &Refusal) -> Fault {
     match status.as_u16() {
         400 if out_of_room(refusal) => Fault::Quota,
         403 if is_quota(refusal) => Fault::Quota,
-        // Keystone also answers 404 for a revoked application credential, trust or token. The driver asks Keystone for no other objects.
+        // Keystone also answers 404 for a revoked application credential, trust or token. The driver asks Keystone for no other objects, so
+        // 404 always means rejected credentials.
         404 if is_absence(refusal) && operation.family == Family::Identity => Fault::Auth,
-        // Neutron: the router does not reach the network of a floating IP. Retrying does not help.
+        // In Neutron, no router connects the subnet with the network of the floating IP. Retrying does not help.
         404 if refusal.code.as_deref() == Some(UNREACHABLE) => Fault::Invalid,
         404 if is_absence(refusal) || is_absence_by_type(operation, refusal) => Fault::NotFound,
         // Nova does not support the requested microversion.
@@ -85,13 +87,13 @@ fn fault(operation: Operation, status: StatusCode, refusal: &Refusal) -> Fault {
         409 if refusal.code.as_deref() == Some("SecurityGroupRuleExists") => Fault::Busy,
         // The user has to choose other security groups.
         409 if refusal.says(OTHER_KIND) => Fault::Invalid,
-        // Octavia: another listener already uses the port, or another port uses the address. Retrying does not help.
+        // In Octavia, another listener already uses the port, or another port uses the address. Retrying does not help.
         409 if TAKEN.iter().any(|words| refusal.says(words)) => Fault::Invalid,
-        // Neutron: the object changed since it was read (412).
+        // In Neutron, 412 means that the object changed since it was read.
         412 | 423 => Fault::Busy,
-        // Octavia reports Neutron's refusal as a failure of its own, but nothing was created.
+        // Octavia reports Neutron's refusal as a failure of Octavia, but nothing was created.
         500 if refusal.is_ours() && refusal.says("reports error: BadRequestException: 400") => Fault::Invalid,
-        // The address is in use, or a quota is exceeded; the answer does not say which.
+        // The address is in use, or a quota is exceeded. The answer does not say which of the two.
         500 if refusal.is_ours() && refusal.says("reports error: ConflictException: 409") => Fault::Quota,
         _ => fault_of_status(operation, status),
     }
@@ -105,14 +107,14 @@ fn is_absence(refusal: &Refusal) -> bool {
     refusal.is_ours() && named && !refusal.says(NO_SUCH_PATH)
 }
 
-/// Like [`is_absence`], but uses Neutron's error type: the texts differ by object, such as "Security group rule 1 does not exist", but each
-/// error type for an absent object ends in `NotFound`.
+/// Decides like [`is_absence`], but by Neutron's error type. The texts differ by object, such as "Security group rule 1 does not exist",
+/// but each error type for an absent object ends in `NotFound`.
 fn is_absence_by_type(operation: Operation, refusal: &Refusal) -> bool {
     let typed = refusal.code.as_deref().is_some_and(|code| code.ends_with("NotFound"));
     operation.family == Family::Network && refusal.is_ours() && typed && !refusal.says(NO_SUCH_PATH)
 }
 
-/// Whether a quota is exceeded. Neutron reports this by type, Octavia and Nova only by text.
+/// Returns whether a quota is exceeded. Neutron reports this by an error type, Octavia and Nova only by text.
 fn is_quota(refusal: &Refusal) -> bool {
     refusal.code.as_deref() == Some("OverQuota")
         || refusal.says("Quota has been met")

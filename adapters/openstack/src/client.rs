@@ -1,7 +1,7 @@
-//! The HTTP APIs of the services, with one function for each call. Each call sends one request through the session.
+//! The HTTP APIs of the services, with one function for each call. Each function sends one request through the session.
 //!
-//! The client sends two further requests: a log-in when it needs a token, and a repetition with a new token after the cloud has rejected
-//! the old one. It does not wait, retries nothing else, and has no connection of its own.
+//! The session may send two further requests. It logs in when it needs a token, and it repeats a request with a new token after the cloud
+//! has rejected the old token. The client does not wait, retries nothing else, and has no connection of its own.
 
 pub(crate) mod floating_ips;
 pub(crate) mod octavia;
@@ -28,9 +28,9 @@ use crate::{
     identity::{AUTH_TOKEN, Identity, catalogue::Service, login::Access},
 };
 
-/// Number of items on a page of a listing. Services may return fewer. Source: Nova, `max_limit`, whose default is 1,000.
+/// The maximum number of items on a page of a listing. Services may return fewer items. The value is the default of Nova's `max_limit`.
 const PAGE_MAX: u32 = 1000;
-/// First version of Nova's API in which a server has the name of its flavor. Source: Nova, REST API Version History, 2.47 (Pike).
+/// The first version of Nova's API that returns the name of a server's flavor. Source: Nova, REST API Version History, 2.47 (Pike).
 const MICROVERSION: HeaderValue = HeaderValue::from_static("compute 2.47");
 /// Header that requests an API version.
 const API_VERSION: &str = "openstack-api-version";
@@ -60,7 +60,7 @@ pub(crate) struct Call {
 }
 
 impl Client {
-    /// Lists a page of the project's servers. `query` is set for every page but the first.
+    /// Lists a page of the project's servers. `query` is set for every page except the first.
     pub(crate) async fn list_servers(
         &self,
         session: &Session,
@@ -83,7 +83,7 @@ impl Client {
         Ok(server)
     }
 
-    /// Lists a page of ports. `which` is [`Ports::Next`] for every page but the first.
+    /// Lists a page of ports. `which` is [`Ports::Next`] for every page except the first.
     pub(crate) async fn list_ports(
         &self,
         session: &Session,
@@ -127,7 +127,7 @@ impl Client {
         self.write_over(session, call, None, body).await
     }
 
-    /// Like `write`, but fails with [`Fault::Busy`] if the object has changed since this revision was read.
+    /// Writes an object like `write`, but fails with [`Fault::Busy`] if the object has changed since this revision was read.
     async fn write_over(
         &self,
         session: &Session,
@@ -167,8 +167,8 @@ impl Client {
     }
 }
 
-/// A body with one field, which is serialised directly: the largest load balancer has 20,000 members, which as a JSON value would need
-/// several times the memory of the text.
+/// A body with one field, which is serialised directly. The largest load balancer has 20,000 members, which would need several times the
+/// memory of the text if they were a JSON value.
 pub(crate) struct Body<'a, T: ?Sized>(pub(crate) &'static str, pub(crate) &'a T);
 
 impl<T: Serialize + ?Sized> Serialize for Body<'_, T> {

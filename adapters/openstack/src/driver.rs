@@ -39,8 +39,8 @@ use crate::{
 /// Capabilities that do not depend on flags.
 const CAPABILITIES: [&str; 2] = ["instances", "instances.shutdown-state"];
 
-/// Default rate limits of the adapter. The services themselves do not limit rates unless the cloud configures it. A running request
-/// occupies a worker of the service, and a service has as many workers as its host has cores.
+/// The default rate limits of the adapter. The services themselves limit rates only if the operator of the cloud has configured limits. A
+/// running request occupies a worker of the service, and a service has as many workers as its host has cores.
 const CALL_LIMITS: [(&str, VendorLimit); 4] = [
     ("compute", VendorLimit::Bucket { rate: 5.0, burst: 20 }),
     ("network", VendorLimit::Bucket { rate: 5.0, burst: 20 }),
@@ -48,13 +48,15 @@ const CALL_LIMITS: [(&str, VendorLimit); 4] = [
     ("identity", VendorLimit::Bucket { rate: 1.0, burst: 5 }),
 ];
 
-/// Allows for the lag of a database replica: a service reads from the database that it writes to, or from a replica of this database.
+/// The maximum time by which reads lag behind writes. A service reads from the database that it writes to, or from a replica of this
+/// database, which may lag.
 const CONSISTENCY_HORIZON: Duration = Duration::from_secs(30);
-/// Allows for a slow creation: Octavia requests a port from Neutron before it stores the new load balancer, and continues after its client
-/// has disconnected. Under load, this has taken longer than a minute, and proxies in front of Octavia usually time out after one minute.
+/// The time after a lost answer in which the cloud may still execute a creation. Octavia requests a port from Neutron before it stores the
+/// new load balancer, and continues after its client has disconnected. Under load, this has taken longer than a minute, and proxies in
+/// front of Octavia usually time out after one minute.
 const CREATE_HORIZON: Duration = Duration::from_mins(2);
 
-/// The driver. Keeps the configuration of the cloud, the credentials, and caches of what listings have read.
+/// The driver, which keeps the configuration of the cloud, the credentials, and caches of what listings have read.
 #[derive(Clone, Debug)]
 pub struct OpenStackDriver {
     pub(crate) client: Client,
@@ -75,12 +77,12 @@ pub(crate) struct Settings {
     pub(crate) networking: Networking,
     pub(crate) form: Form,
     pub(crate) load_balancers: LoadBalancerOptions,
-    /// ID of the router that has the pod routes.
+    /// The ID of the router that contains the pod routes.
     pub(crate) router: Option<String>,
 }
 
 impl OpenStackDriver {
-    /// Builds the driver without connecting to the cloud. `ca`: content of the certificate file that `cloud` names, as PEM.
+    /// Builds the driver without connecting to the cloud. `ca` is the content, as PEM, of the certificate file that `cloud` names.
     pub(crate) fn new(cloud: Cloud, ca: Option<Vec<u8>>, settings: Settings) -> Self {
         let region = cloud.region.clone();
         let client = Client { identity: Arc::new(Identity::new(cloud)) };
@@ -146,7 +148,7 @@ impl OpenStackDriver {
         done
     }
 
-    /// Builds a driver with the credentials in this content of the credentials file.
+    /// Builds a driver with the credentials in `content`, which is the content of the credentials file.
     fn candidate(&self, content: &[u8]) -> Result<Self, String> {
         let cloud = self.settings.source.read_with(content, &self.settings.given)?;
         self.client.identity.tries(&cloud);
@@ -210,9 +212,9 @@ impl Driver for OpenStackDriver {
             parameters: Parameters::declared(),
             consistency_horizon: CONSISTENCY_HORIZON,
             create_horizon: CREATE_HORIZON,
-            // Octavia accepts several load balancers of the same name, and has no idempotency token for the creation.
+            // Octavia accepts several load balancers with the same name, and has no idempotency token for a creation.
             deduplication: Deduplication::ListThenCreate,
-            // Each ID costs one call, so a listing is cheaper for more than a few IDs. The runtime decides between the two.
+            // Each ID costs one call, so a listing is cheaper than look-ups of more than a few IDs. The runtime chooses between the two.
             batch: 1,
             poll: Duration::from_secs(2),
             // Each amphora is a virtual machine that has to boot.
@@ -318,7 +320,7 @@ impl Driver for OpenStackDriver {
     }
 
     async fn execute(&self, session: &Session, step: &Step) -> Result<Outcome, VendorError> {
-        // The cache is dropped before and after the write, because a listing in progress may store parts that it read before the write.
+        // The cache is dropped before and after the write, because a listing in progress may store state that it read before the write.
         self.balancers.parts.forget();
         let kept = step.keeps();
         if let Some(record) = kept.as_ref().filter(|record| !self.balancers.begins_to_keep(record)) {

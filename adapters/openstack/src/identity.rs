@@ -1,7 +1,8 @@
 //! Authentication: credentials, the token, and the addresses of the services.
 //!
-//! Only one caller logs in at a time, through its own session. Other callers without a valid token wait; if the log-in is cancelled, the
-//! next waiting caller logs in. If a token expires soon, or if the cloud has rejected the token early, the next caller renews the token.
+//! Only one caller logs in at a time, through its own session, and other callers without a valid token wait. If the log-in is cancelled,
+//! the next waiting caller logs in. If a token expires soon, or if the cloud has rejected the token early, the next caller renews the
+//! token.
 
 pub(crate) mod catalogue;
 pub(crate) mod cloud;
@@ -42,10 +43,11 @@ const SHOW_TOKEN: Operation = Operation::read(Family::Identity, "ShowToken");
 
 /// Interval between attempts to renew a token before it expires.
 const AGAIN: Duration = Duration::from_secs(30);
-/// Minimum length of secrets that are redacted. Shorter ones occur in ordinary words, and redacting these would garble names and addresses.
+/// The minimum length of secrets that are redacted. Shorter secrets occur in ordinary words, and redacting these words would garble names
+/// and addresses.
 const SECRET_MIN: usize = 8;
 
-/// The authentication state. Credentials can be replaced.
+/// The state of the authentication. The credentials can be replaced.
 pub(crate) struct Identity {
     login: RwLock<Arc<LogIn>>,
     /// The secret of new credentials that are being tested.
@@ -56,7 +58,7 @@ pub(crate) struct Identity {
 struct LogIn {
     cloud: Cloud,
     access: RwLock<Option<Arc<Access>>>,
-    /// Locked during a log-in. Contains the error and time of the last failed attempt.
+    /// The lock that is held during a log-in. The lock contains the time and the error of the last failed attempt.
     turn: Mutex<Option<(Instant, VendorError)>>,
 }
 
@@ -103,7 +105,7 @@ impl Identity {
         ours.chain(token).collect()
     }
 
-    /// Returns a valid token. Cost: no vendor call, or one for a log-in.
+    /// Returns a valid token. The cost is no vendor call, or one vendor call for a log-in.
     pub(crate) async fn access(&self, session: &Session) -> Result<Arc<Access>, VendorError> {
         let login = self.login();
         match login.known() {
@@ -113,8 +115,8 @@ impl Identity {
         }
     }
 
-    /// Returns a token that differs from the one that the cloud has rejected. Cost: one vendor call, or none if another caller has already
-    /// renewed the token.
+    /// Returns a token that differs from the token that the cloud has rejected. The cost is one vendor call, or none if another caller has
+    /// already renewed the token.
     pub(crate) async fn renewed(
         &self,
         session: &Session,
@@ -155,8 +157,8 @@ impl LogIn {
         if let Some(access) = self.newer(stale) {
             return Ok(access);
         }
-        // A caller that waited while the cloud rejected the credentials gets the same error: some clouds lock accounts after repeated
-        // attempts.
+        // A caller that waited while the cloud rejected the credentials gets the same error, because some clouds lock accounts after
+        // repeated attempts.
         match &*turn {
             Some((at, error)) if *at >= asked => return Err(error.clone()),
             Some(_) | None => (),
@@ -170,7 +172,7 @@ impl LogIn {
         result
     }
 
-    /// Returns a new token if possible, or else the old one, which is still valid.
+    /// Returns a new token if possible, or else the old token, which is still valid.
     async fn renewed_early(&self, session: &Session, old: Arc<Access>) -> Arc<Access> {
         let Ok(mut turn) = self.turn.try_lock() else { return old };
         if let Some(access) = self.newer(Some(&old)) {

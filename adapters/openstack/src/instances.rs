@@ -1,4 +1,5 @@
-//! Instances. The listing reads the pages of servers and ports and joins them on its last page; the look-up is by ID.
+//! Lists and looks up instances. The listing reads the pages of servers and ports, and joins servers and ports on its last page. The
+//! look-up is by ID.
 
 mod address;
 mod label;
@@ -36,12 +37,13 @@ struct Sweep {
 }
 
 impl OpenStackDriver {
-    /// Converts a server to an instance of the contract. `ports`: the ports of this server, in the order that Neutron returns.
+    /// Converts a server to an instance of the contract. `ports` are the ports of this server, in the sequence that Neutron returns.
     fn instance(&self, server: &Server, ports: &[&Port]) -> Instance {
         server::instance(server, ports, &self.place())
     }
 
-    /// Returns the cursor after a page: the next page of the same listing, or the first page of the next listing.
+    /// Returns the cursor that follows a page. The cursor leads to the next page of the same listing, or to the first page of the next
+    /// listing.
     fn goes_on(listing: &str, next: Option<String>) -> Option<Cursor> {
         match (listing, next) {
             (listing, Some(query)) => Some(Cursor::new(format!("{listing}{query}"))),
@@ -116,8 +118,8 @@ impl Collection<Instance> for OpenStackDriver {
 }
 
 impl InstanceLookup for OpenStackDriver {
-    /// Nova has no call for several IDs: its filter `uuid` takes only one ID, and only administrators may use it. The look-up costs two
-    /// calls for an existing server, and one call for a deleted server.
+    /// Nova has no call for several IDs. Its filter `uuid` takes only one ID, and only administrators may use this filter. The look-up
+    /// costs two calls for an existing server, and one call for a deleted server.
     async fn get_batch(
         &self,
         session: &Session,

@@ -1,12 +1,13 @@
 //! The driver for OpenStack. It only translates between the contract and the APIs of Keystone, Nova, Neutron and Octavia.
 //!
-//! The driver has no policy, does not wait, and retries only a call whose token was rejected. It keeps the configuration of the cloud, the
-//! credentials, the token, and caches of what listings have read.
+//! The driver makes no policy decisions, does not wait, and retries only a call whose token was rejected. It keeps the configuration of the
+//! cloud, the credentials, the token, and caches of what listings have read.
 //!
-//! In reading order: [`driver`] passes the runtime's requests to the modules; `identity` manages credentials, token and catalogue; `api`
-//! has the messages of the services, `client` has one function for each vendor call, and `classify` maps answers to faults; `instances`
-//! lists and looks up instances; `provider_id` and `ownership` define the names by which objects are recognised later; `load_balancers`
-//! lists load balancers, `plan` computes their changes as the steps in `step`; `routes` lists and changes the routes of a router.
+//! A reader may start with [`driver`], which passes the runtime's requests to the modules. `identity` manages the credentials, the token
+//! and the catalogue. `api` defines the messages of the services, `client` has one function for each vendor call, and `classify` maps
+//! answers to faults. `instances` lists and looks up instances. `provider_id` and `ownership` define the names by which objects are
+//! recognised later. `load_balancers` lists load balancers, and `plan` computes their changes as the steps in `step`. `routes` lists and
+//! changes the routes of a router.
 
 mod api;
 mod classify;

@@ -1,8 +1,8 @@
-//! Load balancers. One listing reads Octavia's collections and the floating IPs, and joins them on its last page.
+//! Lists load balancers. A listing reads Octavia's collections and the floating IPs, and joins them on its last page.
 //!
-//! Cost: the pages of each collection, whatever the number of load balancers, and one call for each owned pool whose members are not known
-//! yet, because only the listing of a single pool contains members. While the runtime waits for load balancers and none has changed, only
-//! load balancers and floating IPs are listed.
+//! The cost is the pages of each collection, whatever the number of load balancers. There is also one call for each owned pool whose
+//! members are not known yet, because only the listing of a single pool contains members. While the runtime waits for load balancers and
+//! none has changed, only load balancers and floating IPs are listed.
 
 pub(crate) mod detail;
 mod guard_drift;
@@ -93,7 +93,7 @@ pub(crate) struct LoadBalancers {
     pub(crate) guards: KnownGuards,
     pub(crate) locks: Locks,
     pub(crate) kept: KnownKept,
-    /// The last node whose subnet was looked up, and that subnet. All Services use the same node.
+    /// The last node whose subnet was looked up, and that subnet. A single entry is enough, because all Services use the same node.
     beside: Mutex<Option<(Neighbour, String)>>,
 }
 
@@ -130,7 +130,8 @@ impl LoadBalancers {
         *self.beside.lock().unwrap_or_else(PoisonError::into_inner) = known;
     }
 
-    /// Counts an address that a Service is about to keep. Returns `false` if the Service's namespace already keeps the maximum number.
+    /// Counts an address that a Service is about to keep. Returns `false` if the Service's namespace already keeps the maximum number of
+    /// addresses.
     pub(crate) fn begins_to_keep(&self, record: &Description) -> bool {
         self.kept.begin(record, self.options.most_kept())
     }
@@ -154,18 +155,18 @@ struct Sweep {
     pools: Vec<Arc<[Pool]>>,
     monitors: Vec<Arc<[Monitor]>>,
     floating_ips: Vec<Arc<[FloatingIp]>>,
-    /// Whether security groups are managed, and the objects read for them so far.
+    /// Whether security groups are managed. The next fields contain the groups and ports that have been read for this purpose so far.
     guarded: bool,
     groups: Vec<Arc<[SecurityGroup]>>,
     ports: Vec<Arc<[GuardedPort]>>,
-    /// Pools whose members have to be read. `asked`: the number of these pools whose members have been read.
+    /// The pools whose members have to be read. `asked` is the number of these pools whose members have been read.
     unknown: Arc<[Pool]>,
     asked: usize,
     /// Members of the pool that is being read.
     members: Vec<Arc<[Member]>>,
 }
 
-/// The collection that a page belongs to. A cursor begins with the collection's word.
+/// The collection that a page belongs to. A cursor begins with the word for the collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ListedKind {
     Versions,
@@ -220,8 +221,8 @@ impl Sweep {
         }
     }
 
-    /// Returns the pools with unknown members that belong to load balancers with owners. The pools of a load balancer that is being changed
-    /// can wait.
+    /// Returns the pools that belong to load balancers with owners and whose members are not known. The pools of a load balancer that is
+    /// being changed can wait.
     fn unknown(&self, known: &KnownMembers) -> Arc<[Pool]> {
         let balancers = self.balancers.iter().flat_map(|page| page.iter());
         let settled = balancers.filter(|one| one.provisioning_status == ACTIVE);
@@ -238,14 +239,15 @@ impl Sweep {
         pools.filter(of_ours).filter(|pool| known.of(pool).is_none()).cloned().collect()
     }
 
-    /// Returns what was read of security groups. `None`: this listing has not read them, and the earlier state remains valid.
+    /// Returns the state of security groups that this listing has read. Returns `None` if this listing has not read them, so that the
+    /// earlier state remains valid.
     fn guards(&self, known: &LoadBalancers) -> Option<Guards> {
         self.groups.first()?;
         let balancers = self.balancers.iter().flat_map(|page| page.iter());
         let balancers: Vec<&Balancer> =
             balancers.filter(|one| one.provisioning_status != PENDING_DELETE).collect();
         let mut found = Guards::default();
-        // Rules for an owner name the ID of the load balancer. If the owner has left a shared load balancer, its rules are no longer
+        // A rule for an owner contains the ID of the load balancer. If the owner has left a shared load balancer, these rules are no longer
         // needed.
         let there = balancers.iter().filter(|one| !ownership::is_given_up(&one.tags));
         found.balancers.extend(there.map(|one| one.id.clone()));
@@ -292,8 +294,9 @@ impl Sweep {
 
     /// Returns the collection to list next. Without load balancers, Octavia's other collections are empty, but security groups may exist.
     ///
-    /// Load balancers come first, so that a load balancer created during the listing is not seen without its parts. Floating IPs come last:
-    /// if a floating IP was created for a load balancer that is not listed, that load balancer no longer exists.
+    /// Load balancers come first, so that a load balancer created during the listing does not appear without its listeners and pools.
+    /// Floating IPs come last. If a floating IP was then created for a load balancer that is not listed, that load balancer no longer
+    /// exists.
     fn after(&self, place: ListedKind) -> Option<ListedKind> {
         let nothing = self.balancers.iter().all(|page| page.is_empty());
         let left = self.asked < self.unknown.len();
@@ -415,7 +418,7 @@ impl LoadBalancers {
         guards::User { cluster_id: key.cluster_id.clone(), is_active, needs, addresses }
     }
 
-    /// Returns where a listing begins. The first listing of a process reads the API version.
+    /// Returns the collection with which a listing begins. The first listing of a process reads the API version.
     fn beginning(&self) -> ListedKind {
         if self.version.get().is_some() {
             ListedKind::Octavia(Listed::LoadBalancers)

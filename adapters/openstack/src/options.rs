@@ -66,7 +66,7 @@ pub struct OpenStackOptions {
 }
 
 impl OpenStackOptions {
-    /// Builds the driver. Does not connect to the cloud yet.
+    /// Builds the driver without connecting to the cloud.
     pub fn driver(self) -> anyhow::Result<OpenStackDriver> {
         let source = Source::find(self.cloud.as_deref(), self.clouds_file.as_deref(), &environment());
         let source = source.map_err(WrongUsage)?;

@@ -1,5 +1,5 @@
-//! Names by which any process recognises the load balancers of an owner. The module `tags` defines their tags, and `description` the
-//! corresponding record of a floating IP.
+//! Defines the names by which any process recognises the load balancers of an owner. The module `tags` defines the tags of these load
+//! balancers, and `description` the corresponding record of a floating IP.
 
 mod description;
 mod go;
@@ -40,9 +40,9 @@ pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
     kit::balancer_name(desired, NAME_MAX)
 }
 
-/// Returns the new name of an existing load balancer, if a name is configured and differs.
+/// Returns the new name of an existing load balancer, if a name is configured that differs from the existing name.
 ///
-/// A name that the former cloud controller manager has chosen does not change: after a rollback, that controller must find the load
+/// A name that the former cloud controller manager has chosen does not change. After a rollback, that controller must find the load
 /// balancer by this name.
 pub(crate) fn new_name(desired: &DesiredLoadBalancer, there: &str) -> Option<String> {
     let wished = !desired.spec.name.is_empty() && !is_of_go(there);

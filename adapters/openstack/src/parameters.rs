@@ -1,4 +1,4 @@
-//! The vendor parameters of a load balancer. Declares and parses them.
+//! Declares and parses the vendor parameters of a load balancer.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -26,11 +26,11 @@ enum Change {
     OnCreation,
 }
 
-/// Parameters that may give access to networks of other tenants: the VIP would be in such a network, or the nodes would accept packets from
-/// such a network.
+/// The parameters that may give access to networks of other tenants, and therefore need a grant. The VIP may be in such a network, or the
+/// nodes may accept packets from such a network.
 const NEED_A_GRANT: [&str; 3] = [NETWORK, MEMBER_SUBNET, FLOATING_SUBNET];
 
-/// All parameters: key, type, default value, when a change applies, and description.
+/// All parameters. Each entry contains the key, the type, the default value, when a change applies, and the description.
 const ALL: [(&str, Type, Option<&str>, Change, &str); 6] = [
     (
         NETWORK,
@@ -137,7 +137,7 @@ fn milliseconds(key: &str, text: &str) -> Result<u32, VendorError> {
     within_max(duration).ok_or_else(|| invalid(key, &format!("{text} is longer than 24 days")))
 }
 
-/// Converts a duration to milliseconds, if it is within Octavia's limit.
+/// Converts a duration to milliseconds. Returns `None` if the duration exceeds Octavia's limit.
 pub(crate) fn within_max(duration: Duration) -> Option<u32> {
     Some(duration).filter(|one| *one <= TIMEOUT_MAX).and_then(|one| u32::try_from(one.as_millis()).ok())
 }

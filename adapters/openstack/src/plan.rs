@@ -1,8 +1,8 @@
-//! Computes the writes that bring the cloud to the desired state. Pure functions, without vendor calls or clock.
+//! Computes the writes that bring the cloud to the desired state. The functions make no vendor calls and read no clock.
 //!
-//! Additions come before removals, so that traffic is not interrupted; only a listener whose protocol changes is deleted before it is
-//! recreated. The tag that marks the load balancer as complete is written last. If all parts are created in one call, the load balancer has
-//! this tag from the start; a second tag then shows that its floating IP is still missing.
+//! Additions come before removals, so that traffic is not interrupted. Only a listener whose protocol changes is deleted before it is
+//! recreated. The tag that marks the load balancer as complete is written last. If a load balancer is created with all its listeners and
+//! pools in one call, it has this tag from the start. A second tag then shows that its floating IP is still missing.
 
 mod floating_ips;
 mod node_access;
@@ -42,10 +42,10 @@ use crate::{
     step::Step,
 };
 
-/// Returns the missing writes, in order. Empty if the load balancer is in sync.
+/// Returns the missing writes, in the sequence in which they must be made. The list is empty if the load balancer is in sync.
 ///
-/// Cost: a new load balancer needs one write, and one for its floating IP; an existing one needs one write for each pool whose members
-/// change.
+/// A new load balancer costs one write, and another write for its floating IP. An existing load balancer costs one write for each pool
+/// whose members change.
 pub(crate) fn plan(
     desired: &DesiredLoadBalancer,
     fence: &Fence,
@@ -97,10 +97,10 @@ pub(crate) fn plan(
     }
 }
 
-/// Returns the plan for a load balancer that replaces `former`, which is deleted. The new load balancer gets the same private addresses, as
-/// far as its subnets are the same.
+/// Returns the plan for a load balancer that replaces `former`, which is being deleted. The new load balancer gets the same private
+/// addresses, as far as its subnets are the same.
 ///
-/// These addresses are free, because Octavia deletes the port together with the old load balancer.
+/// The addresses are free by then, because Octavia deletes the port together with the old load balancer.
 pub(crate) fn plan_again(
     desired: &DesiredLoadBalancer,
     fence: &Fence,
@@ -114,12 +114,12 @@ pub(crate) fn plan_again(
     Goal::new(desired, fence, &wanted, site, None).creation()
 }
 
-/// Returns the steps that delete a load balancer, or that only remove the user if other users remain. The deletion is one write, because
-/// Octavia also deletes all parts; the floating IP needs another write unless it is kept. Access to the nodes is removed first. Empty while
-/// the deletion is in progress.
+/// Returns the steps that delete a load balancer. If other users remain, the steps only remove this user. The deletion is one write,
+/// because Octavia also deletes all listeners and pools. The floating IP needs another write unless it is kept. Access to the nodes is
+/// removed first. The list is empty while the deletion is in progress.
 ///
-/// The floating IP is deleted after the load balancer: if the deletion of the load balancer fails, the load balancer keeps serving. A
-/// floating IP without a record is deleted first, because its owner would be unknown after the deletion of the load balancer.
+/// The floating IP is deleted after the load balancer. If the deletion of the load balancer fails, the load balancer therefore keeps
+/// serving. A floating IP without a record is deleted first, because its owner would be unknown after the deletion of the load balancer.
 pub(crate) fn plan_deletion(observed: &LoadBalancerRecord<Detail>, guards: Option<&Guards>) -> Vec<Step> {
     let delete = match &observed.detail.balancer {
         Some(balancer) if balancer.provisioning_status == PENDING_DELETE => return Vec::new(),
@@ -135,8 +135,8 @@ pub(crate) fn plan_deletion(observed: &LoadBalancerRecord<Detail>, guards: Optio
     first.chain(delete).chain(last).collect()
 }
 
-/// Returns the steps that release an adopted load balancer: they delete the owner's parts, and then remove the owner's tags. Parts of other
-/// users stay, and so do the addresses that the load balancer had before the adoption.
+/// Returns the steps that release an adopted load balancer. The steps delete the owner's listeners and pools, and then remove the owner's
+/// tags. The listeners and pools of other users stay, and so do the addresses that the load balancer had before the adoption.
 pub(crate) fn plan_release(observed: &LoadBalancerRecord<Detail>, guards: Option<&Guards>) -> Vec<Step> {
     let Some(balancer) = &observed.detail.balancer else { return plan_deletion(observed, guards) };
     let Some(key) = &observed.summary.key else { return Vec::new() };
@@ -157,15 +157,15 @@ pub(crate) fn plan_routes(changes: &RouteChanges) -> Vec<Step> {
     vec![Step::ChangeRoutes(changes.clone())]
 }
 
-/// The desired state, for the owner of a load balancer or for an owner that shares it.
+/// The desired state of a load balancer, for its owner or for an owner that shares the load balancer.
 struct Goal<'a> {
     desired: &'a DesiredLoadBalancer,
     fence: &'a Fence,
     wanted: &'a Wanted,
     site: &'a Site<'a>,
     pool_tags: Vec<String>,
-    /// Tags of listeners. If the former cloud controller manager named the load balancer, the tags include that controller's own tag,
-    /// without which that controller would not recognise the listener.
+    /// The tags of listeners. If the former cloud controller manager named the load balancer, the tags include that controller's own tag.
+    /// Without this tag, that controller would not recognise the listener.
     listener_tags: Vec<String>,
 }
 
@@ -231,8 +231,8 @@ impl<'a> Goal<'a> {
         Ok(steps)
     }
 
-    /// Returns the missing writes for the owner. `fixed`: why the desired state cannot be reached. If set, the load
-    /// balancer is not marked as complete, and `fixed` is returned when nothing else is left to do.
+    /// Returns the missing writes for the owner. `fixed` is the reason why the desired state cannot be reached, if there is one. In this
+    /// case, the load balancer is not marked as complete, and `fixed` is returned when no other write is left.
     fn changes(
         &self,
         balancer: &Balancer,
@@ -279,8 +279,8 @@ impl<'a> Goal<'a> {
         }
     }
 
-    /// Returns the missing writes on a load balancer that others use. Only parts of this owner change. `taken`: ports that others use; if
-    /// set, the share is not marked as complete.
+    /// Returns the missing writes of an owner that shares the load balancer. Only the listeners and pools of this owner change. `taken` is
+    /// the error about ports that other users already use, if any. In this case, the share is not marked as complete.
     fn share(
         &self,
         balancer: &Balancer,
@@ -330,8 +330,8 @@ impl<'a> Goal<'a> {
         (steps, access.refusal)
     }
 
-    /// Deletes unneeded parts. Listeners come first, because Octavia refuses to delete a pool that a listener uses. Parts of other owners
-    /// stay.
+    /// Returns the steps that delete listeners and pools which are no longer needed. Listeners come first, because Octavia refuses to
+    /// delete a pool that a listener uses. Listeners and pools of other owners stay.
     fn removals(&self, role: Role, balancer: &Balancer, tree: &Detail, used: &BTreeSet<&str>) -> Vec<Step> {
         let go = match role {
             Role::Owner => balancer.name.clone(),
@@ -376,7 +376,7 @@ impl<'a> Goal<'a> {
     }
 }
 
-/// A desired port, and its parts on an existing load balancer.
+/// A desired port, and the listener and pool of this port on an existing load balancer.
 struct PortChange<'a> {
     goal: &'a Goal<'a>,
     balancer: &'a Balancer,
@@ -387,7 +387,7 @@ struct PortChange<'a> {
 }
 
 impl<'a> PortChange<'a> {
-    /// Returns the steps for the port. Adds the pool that stays to `used`. A pool is complete before a listener uses it.
+    /// Returns the steps for the port, and adds the pool that the port keeps to `used`. A pool is complete before a listener uses it.
     fn steps(&self, used: &mut BTreeSet<&'a str>) -> Vec<Step> {
         let balancer = || Part::Known(self.balancer.id.clone());
         let (mut steps, pool) = match self.pool() {
@@ -403,7 +403,7 @@ impl<'a> PortChange<'a> {
         };
         match self.listener {
             None => steps.push(self.goal.create_listener(balancer(), self.port, self.wanted, pool)),
-            // A port can have only one listener, and the protocol of a listener is immutable.
+            // A port can have only one listener, and the protocol of a listener is immutable, so the listener is deleted first.
             Some(listener) if listener.protocol != self.wanted.protocol => {
                 steps.push(Step::DeleteListener { id: listener.id.clone(), port: self.port });
                 steps.push(self.goal.create_listener(balancer(), self.port, self.wanted, pool));
@@ -413,7 +413,8 @@ impl<'a> PortChange<'a> {
         steps
     }
 
-    /// Returns the listener's pool, if it has the right protocol, which is immutable; or else the pool that was created to replace it.
+    /// Returns the listener's pool if its protocol is the desired one. The protocol of a pool is immutable. Otherwise, this function
+    /// returns the pool that was created to replace the listener's pool.
     fn pool(&self) -> Option<&'a PoolTree> {
         let fits = |tree: &&PoolTree| tree.pool.protocol == self.wanted.pool.protocol;
         let current = self.listener.and_then(|listener| listener.default_pool_id.as_deref());
@@ -441,8 +442,8 @@ impl<'a> PortChange<'a> {
     }
 }
 
-/// Returns the tags of a part that lacks tags of its owner. The tags let the adapter delete the part when it is no longer needed, even if
-/// another client created the part.
+/// Returns the new tags of a listener or pool that lacks tags of its owner. With these tags, the adapter can delete the listener or pool
+/// when it is no longer needed, even if another client created it.
 fn missing_tags(ours: &[String], there: &[String]) -> Option<Vec<String>> {
     let missing: Vec<&String> = ours.iter().filter(|tag| !there.contains(tag)).collect();
     (!missing.is_empty()).then(|| there.iter().chain(missing).cloned().collect())

@@ -12,7 +12,7 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// Returns the transport of an Octavia protocol, of a listener or a pool. `None`: the protocol is unknown.
+    /// Returns the transport protocol for the Octavia protocol of a listener or a pool. `None`: the protocol is unknown.
     pub(crate) fn of(protocol: &str) -> Option<Self> {
         match protocol {
             "TCP" | "HTTP" | "HTTPS" | "TERMINATED_HTTPS" | "PROMETHEUS" | "PROXY" | "PROXYV2" => {
@@ -31,7 +31,7 @@ impl Transport {
     }
 }
 
-/// The port of a listener. It identifies the listener: a load balancer has at most one for each transport and port number.
+/// The port of a listener. The port identifies the listener: a load balancer has at most one listener for each transport and port number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Port {
     pub(crate) transport: Transport,
@@ -47,7 +47,7 @@ impl Port {
         }
     }
 
-    /// Returns the name of the listener, pool and monitor in the cloud.
+    /// Returns the name that the listener, pool and monitor of this port have in the cloud.
     pub(crate) fn name(self) -> String {
         format!("{}-{}", self.word(), self.number)
     }

@@ -27,7 +27,7 @@ pub(crate) fn write(form: Form, region: &str, server: &str) -> String {
     kit::provider_id(SCHEME, region, server)
 }
 
-/// Parses a provider ID for an adapter in this region. An ID without a region counts as in this region.
+/// Parses a provider ID for an adapter in this region. An ID without a region counts as an ID in this region.
 pub(crate) fn locate(region: &str, provider_id: &str) -> Location {
     kit::locate(SCHEME, Region::Optional(region), provider_id)
 }

@@ -1,7 +1,8 @@
-//! Pod routes. Pod routes are the extra routes of one router, and have only a destination and a next hop. The ports of the router's subnets
-//! show which server has a next hop.
+//! Pod routes. Pod routes are the extra routes of one router, and consist only of a destination and a next hop. The ports in the router's
+//! subnets show which server has the next hop as its address.
 //!
-//! Neutron's routes have no field for an owner. A route has no owner until a caller states that it leads to the server of a certain node.
+//! Neutron's routes have no field for an owner. A route has no owner until a caller states that the route leads to the server of a certain
+//! node.
 
 mod change;
 mod plan;
@@ -24,10 +25,11 @@ use crate::{
     client::{self, routers::RouterPorts},
 };
 
-/// Maximum number of routes in one call. Each new server among them needs a separate write, and all writes share the deadline of the call.
+/// The maximum number of routes in one call. Each new server among the next hops needs a separate write, and all writes share the deadline
+/// of the call.
 pub(crate) const BATCH: u32 = 50;
 
-/// Prefix of the cursor for a page of ports. The first page of the ports has no query yet.
+/// The prefix of the cursor for a page of ports. In the first of these cursors, no query follows the prefix.
 const PORTS: &str = "ports?";
 
 /// The router, and Neutron's extensions for routes.
@@ -38,7 +40,7 @@ pub(crate) struct Routes {
     can: OnceLock<Can>,
 }
 
-/// Neutron's extensions. They are read only once, because they only change when Neutron is restarted.
+/// The supported Neutron extensions. They are read only once, because they change only when Neutron is restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Can {
     /// Whether Neutron can add and remove single routes, so that clients do not overwrite each other's routes.
@@ -78,7 +80,7 @@ impl OpenStackDriver {
     }
 }
 
-/// Turns the absence of the router into an error in --router-id, because no route is proven to be absent.
+/// Turns the absence of the router into an error about `--router-id`. If the router is missing, no route is proven to be absent.
 fn misnamed(error: VendorError) -> VendorError {
     if error.fault != Fault::NotFound {
         return error;
@@ -87,8 +89,8 @@ fn misnamed(error: VendorError) -> VendorError {
 }
 
 impl Collection<Route> for OpenStackDriver {
-    /// Lists the router first, and then the project's ports, page by page. A router without routes costs one call. The first listing also
-    /// reads Neutron's extensions.
+    /// Lists the router first, and then the project's ports, page by page. If the router has no routes, the listing costs one call. The
+    /// first listing also reads Neutron's extensions.
     async fn list_page(
         &self,
         session: &Session,

@@ -23,9 +23,9 @@ use crate::{
 /// One vendor write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Changes many routes at once, and the address pairs of the servers' ports for them.
+    /// Changes many routes at once, and the address pairs that the routes need on the servers' ports.
     ChangeRoutes(RouteChanges),
-    /// Creates the load balancer, with all its parts or without parts.
+    /// Creates the load balancer, either together with its listeners and pools or without them.
     CreateLoadBalancer(Box<CreateLoadBalancer>),
     /// Writes the owner's tags without marking the load balancer as complete, for example when the owner adopts it.
     AdoptLoadBalancer {
@@ -49,14 +49,14 @@ pub enum Step {
         whose: Option<LoadBalancerKey>,
         seen: Vec<String>,
     },
-    /// Adds the tags of an owner that shares the load balancer to those of the other owners. `complete`: whether these tags mark the share
-    /// of this owner as complete.
+    /// Adds the tags of an owner that shares the load balancer to those of the other owners. `complete`: whether the tags mark this owner's
+    /// listeners and pools as complete.
     ShareLoadBalancer {
         id: String,
         sharing: Box<Sharing>,
         complete: bool,
     },
-    /// Removes the tags of an owner that no longer needs the load balancer, while others use it.
+    /// Removes the tags of an owner that no longer needs the load balancer, while other owners use it.
     LeaveLoadBalancer {
         id: String,
         whose: Option<LoadBalancerKey>,
@@ -65,7 +65,7 @@ pub enum Step {
     ReleaseLoadBalancer {
         id: String,
     },
-    /// Creates a listener for a port, with an existing pool.
+    /// Creates a listener for a port. The listener uses an existing pool.
     CreateListener {
         balancer: Part,
         port: Port,
@@ -89,13 +89,13 @@ pub enum Step {
         balancer: Part,
         pool: Box<NewPool>,
     },
-    /// Changes the settings of a pool, not its members.
+    /// Changes the settings of a pool, but not its members.
     UpdatePool {
         id: String,
         name: String,
         change: UpdatePool,
     },
-    /// Deletes a pool that no listener uses, with monitor and members.
+    /// Deletes a pool that no listener uses, with its monitor and members.
     DeletePool {
         id: String,
         name: String,
@@ -133,7 +133,7 @@ pub enum Step {
         target: Option<Target>,
     },
     /// Creates an unattached floating IP that replaces the floating IP `former`. If `former` is from the same pool under another name,
-    /// creates none, and records the name in the description of `former`.
+    /// creates no floating IP, but records the name in the description of `former`.
     ReserveFloatingIp {
         new: NewFloatingIp,
         former: Option<Former>,
@@ -144,7 +144,7 @@ pub enum Step {
         address: Option<IpAddr>,
         target: Option<Target>,
     },
-    /// Attaches a floating IP of the project, whichever client created it.
+    /// Attaches a floating IP of the project, no matter which client created it.
     AttachReserved {
         address: IpAddr,
         target: Option<Target>,
@@ -157,8 +157,8 @@ pub enum Step {
         address: Option<IpAddr>,
         description: String,
     },
-    /// Detaches the floating IP and keeps it in the project. `for_reserved`: the floating IP of the project that replaces the detached one.
-    /// The replacement must exist and be free.
+    /// Detaches the floating IP and keeps it in the project. `for_reserved`: another floating IP of the project, which replaces the
+    /// detached one. The replacement must exist and be free.
     DetachFloatingIp {
         id: String,
         address: IpAddr,
@@ -175,7 +175,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// Returns the record of the address that the step would keep.
+    /// Returns the record of the address if the step marks the address as kept.
     pub(crate) fn keeps(&self) -> Option<Description> {
         let (Self::CreateFloatingIp { new: NewFloatingIp { description, .. }, .. }
         | Self::DescribeFloatingIp { description, .. }) = self

@@ -1,4 +1,5 @@
-//! For tests: a fake OpenStack on a loopback port, with the answers of Keystone, Nova and Neutron. A driver calls it in a [`Session`].
+//! A fake OpenStack for tests. It listens on a loopback port and answers as Keystone, Nova and Neutron do. A driver calls the fake in a
+//! [`Session`].
 
 mod balancers;
 pub(crate) mod routers;
@@ -52,9 +53,9 @@ pub(crate) struct Store {
     pub(crate) servers: Vec<Value>,
     pub(crate) ports: Vec<Value>,
     pub(crate) routers: Routers,
-    /// Other collections, by path. Each has a name and items.
+    /// The other collections, keyed by path. Each collection has a name and items.
     pub(crate) lists: BTreeMap<String, (&'static str, Vec<Value>)>,
-    /// Maximum number of items on a page, whatever the request says.
+    /// The maximum number of items on a page. A request cannot raise this maximum.
     pub(crate) page: usize,
     /// Valid tokens.
     pub(crate) tokens: BTreeSet<String>,
@@ -63,7 +64,7 @@ pub(crate) struct Store {
     pub(crate) locked: bool,
     /// Whether the credentials were deleted in Keystone.
     pub(crate) deleted: bool,
-    /// Answers to the next calls, except log-ins.
+    /// The answers to the next calls. Log-ins do not use them.
     pub(crate) faults: VecDeque<(u16, Value)>,
     issued: usize,
 }
@@ -72,7 +73,7 @@ pub(crate) struct Store {
 pub(crate) struct FakeCloud {
     pub(crate) url: String,
     store: Arc<Mutex<Store>>,
-    /// Number of further log-ins that are answered.
+    /// The number of further log-ins that the fake answers.
     pub(crate) gate: Arc<Semaphore>,
     _serving: JoinSet<std::io::Result<()>>,
 }
@@ -162,7 +163,7 @@ impl FakeCloud {
 
 /// Returns a session that classifies answers with a driver's table.
 pub(crate) fn session(driver: &OpenStackDriver) -> Session {
-    // Installing a second crypto provider in a process fails, and the first one stays.
+    // If a crypto provider is already installed in this process, the installation fails and that provider stays.
     let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let classify: Arc<dyn Classify> = Arc::new(driver.clone());
     let vendor = Vendor::new(&cloud_budget::Config::default(), classify, &Metrics::new()).expect("a client");
@@ -269,7 +270,7 @@ fn serve(store: &Store, method: &Method, path: &str, query: &[(&str, &str)]) -> 
     }
 }
 
-/// Whether an item of a list matches the query.
+/// Returns whether an item of a list matches the query.
 fn is_asked(item: &Value, query: &[(&str, &str)]) -> bool {
     ["id", "name", "description"].into_iter().all(|key| {
         let mut wanted = query.iter().filter(|(name, _)| *name == key).map(|(_, value)| *value).peekable();
@@ -278,8 +279,8 @@ fn is_asked(item: &Value, query: &[(&str, &str)]) -> bool {
     })
 }
 
-/// Splits a listing into pages as Nova and Neutron do. A full page has a next link, even if no item follows, and a proxy has replaced the
-/// host in the link.
+/// Splits a listing into pages as Nova and Neutron do. A full page has a next link even if no item follows. The host in the link is
+/// replaced, as a proxy would do.
 fn paged(collection: &str, items: Vec<&Value>, query: &[(&str, &str)], max: usize) -> Response {
     let of = |key: &str| query.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
     let limit = of("limit").and_then(|limit| limit.parse().ok()).unwrap_or(max).min(max);
@@ -323,7 +324,7 @@ fn log_in(shared: &Shared) -> Response {
         ] })
     };
     let mut catalogue = vec![entry("compute", "/compute/v2.1"), entry("network", "/network")];
-    // The catalogue of a cloud without load balancers has no service for them.
+    // The service catalogue lists a load balancer service only if the cloud has load balancers.
     if store.lists.keys().any(|path| path.starts_with("/load-balancer/")) {
         catalogue.push(entry("load-balancer", "/load-balancer"));
     }

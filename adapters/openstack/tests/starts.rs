@@ -1,4 +1,4 @@
-//! The program serves even if the cloud cannot be reached, and reports errors in its credentials.
+//! Tests that the program serves even if the cloud cannot be reached, and that it reports errors in its credentials.
 
 use std::{
     io::Write as _,

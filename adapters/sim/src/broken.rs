@@ -1,8 +1,8 @@
-//! Adapters with one deliberate fault each, which a conformance suite must find.
+//! Adapters with one deliberate fault each. A conformance suite must detect each fault.
 //!
 //! The code of the correct adapter is not changed. The fault is injected in front of its services (`front`), between the runtime and the
-//! driver (`driver`), between the driver and the vendor (`hop`), or in the meaning of its flags (`flags`). `memory` is the state that these
-//! modules share.
+//! driver (`driver`), or between the driver and the vendor (`hop`). Some faults change the meaning of its flags (`flags`). `memory` is the
+//! state that these modules share.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "each module handles a few of the faults")]
 
@@ -31,13 +31,13 @@ pub struct Broken {
 }
 
 impl Broken {
-    /// An adapter whose fault is not injected yet.
+    /// Creates an adapter whose fault is not injected yet.
     #[must_use]
     pub fn new(fault: Fault) -> Self {
         Self { fault, memory: Arc::default() }
     }
 
-    /// The flags as this adapter interprets them.
+    /// Returns the flags as this adapter interprets them.
     #[must_use]
     pub fn flags(&self, options: &Options) -> Options {
         self.memory.notes().callers_prove = flags::callers_prove(options);
@@ -58,7 +58,7 @@ impl Broken {
         Ok(BrokenDriver::new(*fault, cloud.driver().await?, Arc::clone(memory)))
     }
 
-    /// The layer in front of the services.
+    /// Wraps the services in the layer in front of them.
     #[must_use]
     pub fn front(&self, services: Routes) -> Routes {
         Front::new(self.fault, Arc::clone(&self.memory), services).routes()

@@ -1,4 +1,4 @@
-//! Classifies the cloud's responses: one table from status and code to the faults of the runtime.
+//! Classifies the cloud's responses. One table maps status and code to the faults of the runtime.
 
 #[cfg(test)]
 mod tests;
@@ -22,7 +22,7 @@ struct Refusal {
     request_id: Option<String>,
 }
 
-/// The error of a response: `None` for success.
+/// Returns the error of a response. `None`: the response is a success.
 pub(crate) fn classify(operation: Operation, response: &VendorResponse) -> Option<VendorError> {
     let status = response.status();
     if status.is_success() {
@@ -40,7 +40,7 @@ pub(crate) fn classify(operation: Operation, response: &VendorResponse) -> Optio
     })
 }
 
-/// The error of one item in a batch that succeeded as a whole.
+/// Returns the error of one item in a batch that succeeded as a whole.
 pub(crate) fn classify_item(operation: Operation, item: ItemError) -> VendorError {
     let ItemError { code, message, .. } = item;
     let fault = by_code(&code).unwrap_or(Fault::Invalid);
@@ -49,7 +49,7 @@ pub(crate) fn classify_item(operation: Operation, item: ItemError) -> VendorErro
     error
 }
 
-/// Decides by the HTTP status where it is unambiguous, otherwise by the error code.
+/// Returns the fault. The HTTP status decides if it is unambiguous; otherwise the error code decides.
 fn fault(operation: Operation, status: StatusCode, code: Option<&str>) -> Fault {
     match (status.as_u16(), code.and_then(by_code)) {
         (403, Some(Fault::Quota)) => Fault::Quota,
@@ -68,7 +68,7 @@ fn by_code(code: &str) -> Option<Fault> {
         "not_found" => Fault::NotFound,
         // `immutable` means that the load balancer cannot be changed until the last change is complete.
         "immutable" => Fault::Busy,
-        // The driver made this call only because reads lag: the next read shows the cause.
+        // The driver made this call only because its reads lag. The next read shows why the cloud refused the call.
         "error_state" | "has_children" | "in_use" | "port_in_use" | "route_exists" => Fault::Busy,
         // A load balancer with this client token exists, but reads do not show it yet.
         "token_reused" => Fault::Busy,

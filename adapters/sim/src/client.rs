@@ -1,4 +1,4 @@
-//! The cloud's HTTP API: each function makes exactly one request through the session.
+//! The client of the cloud's HTTP API. Each function makes exactly one request through the session.
 //!
 //! This module does not retry, wait or open connections.
 
@@ -31,13 +31,14 @@ use crate::{
     },
 };
 
-/// Page size of a listing; the cloud may return fewer items.
+/// The page size of a listing. The cloud may return fewer items.
 const PAGE_MAX: u32 = 500;
-/// Page size for load balancers: smaller, because each item includes all members of its pools, and a page is read into memory as a whole.
+/// The page size of a listing of load balancers. It is smaller because each item includes all members of its pools, and a whole page is
+/// read into memory.
 const BALANCERS_PAGE_MAX: u32 = 100;
-/// Maximum IDs in one `BatchGetInstances`.
+/// The maximum number of IDs in one `BatchGetInstances`.
 pub(crate) const BATCH_INSTANCES: usize = 500;
-/// Maximum changes in one `BatchRoutes`.
+/// The maximum number of changes in one `BatchRoutes`.
 pub(crate) const BATCH_ROUTES: usize = 200;
 
 pub(crate) const GET_PROJECT: Operation = Operation::read(Family::Identity, "GetProject");
@@ -90,17 +91,17 @@ impl Client {
         })
     }
 
-    /// Uses the token of `other` from now on.
+    /// Switches to the token of `other`.
     pub(crate) fn adopt(&self, other: &Self) {
         *self.token.write().unwrap_or_else(PoisonError::into_inner) = other.secret();
     }
 
-    /// The current token.
+    /// Returns the current token.
     pub(crate) fn secret(&self) -> Option<SecretString> {
         self.token.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The base URL.
+    /// Returns the base URL.
     pub(crate) fn endpoint(&self) -> &str {
         &self.endpoint
     }
@@ -138,7 +139,7 @@ impl Client {
         self.read(session, LIST_LOAD_BALANCERS, &path).await
     }
 
-    /// The first page of load balancers that have all these tags.
+    /// Returns the first page of load balancers that have all these tags.
     pub(crate) async fn find_load_balancers(
         &self,
         session: &Session,
@@ -154,7 +155,7 @@ impl Client {
         self.read(session, GET_LOAD_BALANCER, &path).await
     }
 
-    /// Returns the ID of the created object. A response without an ID also means that the object was created.
+    /// Creates a load balancer and returns its ID. A response without an ID also means that the load balancer was created.
     pub(crate) async fn create_load_balancer(
         &self,
         session: &Session,
@@ -282,7 +283,7 @@ impl Client {
         parse(operation, &response)
     }
 
-    /// Does not read the response body: the next listing shows the result.
+    /// Makes a write. The response body is not read, because the next listing shows the result.
     async fn write(&self, session: &Session, call: Call, content: &impl Serialize) -> VendorResult<()> {
         let content = body(call.operation, content)?;
         self.send(session, call, content).await.map(drop)
@@ -292,7 +293,7 @@ impl Client {
         self.send(session, call(operation, Method::DELETE, path), Bytes::new()).await.map(drop)
     }
 
-    /// Builds the request before the future is created: thousands of futures may wait, and none of them should contain the request's
+    /// Builds the request before the future is created. Thousands of futures may wait, and none of them should contain the request's
     /// buffers.
     fn send<'a>(
         &self,

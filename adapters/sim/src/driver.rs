@@ -1,4 +1,4 @@
-//! The driver: implements the traits of the runtime on top of the other modules.
+//! The driver. It implements the traits of the runtime and uses the other modules.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -69,11 +69,11 @@ const CAPABILITIES: [&str; 28] = [
 const VALUES: [(&str, &str); 2] =
     [("lb.proxy-protocol", "v2"), ("lb.algorithm", "round-robin,least-connections,source-ip")];
 
-/// Maximum listeners per load balancer and members per pool: the vendor's default quotas.
+/// The maximum number of listeners of a load balancer, and of members of a pool. They are the vendor's default quotas.
 const LISTENERS_MAX: u32 = 50;
 const MEMBERS_MAX: u32 = 5000;
 
-/// Default call limits of the adapter. The cloud has no limits unless a test sets them.
+/// The adapter's default limits on calls. The cloud has no limits unless a test sets them.
 const CALL_LIMITS: [(&str, VendorLimit); 4] = [
     ("compute", VendorLimit::Bucket { rate: 20.0, burst: 40 }),
     ("network", VendorLimit::Bucket { rate: 20.0, burst: 40 }),
@@ -81,7 +81,7 @@ const CALL_LIMITS: [(&str, VendorLimit); 4] = [
     ("identity", VendorLimit::Bucket { rate: 5.0, burst: 10 }),
 ];
 
-/// Delay before the next read after a write.
+/// The delay between a write and the next read.
 const POLL: Duration = Duration::from_millis(250);
 
 /// The cloud's address and properties.
@@ -93,7 +93,7 @@ pub struct Settings {
     pub token: Option<SecretString>,
     /// The region that the endpoint serves; part of all provider IDs.
     pub region: String,
-    /// Maximum lag of reads behind writes.
+    /// The maximum time by which reads lag behind writes.
     pub consistency_horizon: Duration,
     /// Maximum time that the cloud may work on a create whose response was lost.
     pub create_horizon: Duration,
@@ -101,7 +101,7 @@ pub struct Settings {
     pub client_tokens: ClientTokens,
 }
 
-/// Whether the cloud accepts a token with a create, so that a repetition creates no second load balancer.
+/// Whether the cloud accepts a client token with a create. With the token, a repeated create does not create a second load balancer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum ClientTokens {
     /// Each create has a client token
@@ -111,7 +111,7 @@ pub enum ClientTokens {
     Unknown,
 }
 
-/// The driver. Keeps only the configuration of the cloud and the token.
+/// The driver. Its only state is the configuration of the cloud and the token.
 #[derive(Clone, Debug)]
 pub struct SimDriver {
     client: Client,
@@ -122,7 +122,7 @@ pub struct SimDriver {
     token_file: Option<PathBuf>,
 }
 
-/// The token in a file; `None` if the file is empty.
+/// Returns the token in the content of a token file. `None`: the file is empty.
 pub(crate) fn token(text: &str) -> Option<&str> {
     Some(text.trim()).filter(|token| !token.is_empty())
 }
@@ -154,7 +154,7 @@ impl SimDriver {
         Ok(Self { client, ..self.clone() })
     }
 
-    /// Uses the token of `other` from now on.
+    /// Switches to the token of `other`.
     pub(crate) fn adopt(&self, other: &Self) {
         self.client.adopt(&other.client);
     }
@@ -219,7 +219,7 @@ fn item(result: responses::RouteResult) -> Result<Box<responses::Route>, VendorE
     }
 }
 
-/// Reads may lag: if the object is already gone, the deletion counts as a success.
+/// Converts the result of a deletion. Reads may lag, so the deletion counts as a success if the object is already gone.
 fn gone(result: Result<Box<responses::Route>, VendorError>) -> Result<Option<Route>, VendorError> {
     match result {
         Err(error) if error.fault != Fault::NotFound => Err(error),

@@ -1,12 +1,12 @@
-//! Load balancers of a cloud controller manager in Go. Their names come from `DefaultLoadBalancerName` of `k8s.io/cloud-provider`, as in
-//! `e2e/peer`. Pure functions.
+//! Load balancers that a former cloud controller manager created. Their names come from `DefaultLoadBalancerName` of
+//! `k8s.io/cloud-provider`, as in `e2e/peer`. Pure functions.
 
 use cloud_adapter::driver::{Adopter, Heritage};
 
 /// Maximum length of the name of a load balancer, in bytes.
 const NAME_MAX: usize = 32;
 
-/// Compares the name of a load balancer without owner tags with the name for this Service.
+/// Returns a function that compares the name of a load balancer without owner tags with the name for this Service.
 pub(crate) fn of(adopter: &Adopter) -> impl Fn(&str) -> Heritage + use<> {
     let own = name(&adopter.key.owner_uid);
     move |there| {
@@ -25,7 +25,7 @@ pub(crate) fn of(adopter: &Adopter) -> impl Fn(&str) -> Heritage + use<> {
     }
 }
 
-/// `a` and the UID without dashes, cut to [`NAME_MAX`].
+/// Returns the letter `a` and the UID without dashes, cut to [`NAME_MAX`].
 fn name(uid: &str) -> String {
     format!("a{}", uid.replace('-', "")).chars().take(NAME_MAX).collect()
 }

@@ -31,5 +31,5 @@ pub use self::{
     options::SimOptions,
 };
 
-/// The part of provider IDs before `://`; the region and the instance ID follow.
+/// The first part of provider IDs, before `://`. The region and the instance ID follow.
 pub(crate) const SCHEME: &str = "sim";

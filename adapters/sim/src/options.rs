@@ -39,7 +39,7 @@ pub struct SimOptions {
     /// horizon]
     #[arg(long, value_name = "MS")]
     create_horizon_ms: Option<u64>,
-    /// Whether creates have a client token
+    /// Whether each create has a client token
     #[arg(long, value_enum, default_value_t)]
     pub(crate) client_tokens: ClientTokens,
 }

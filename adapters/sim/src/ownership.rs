@@ -14,7 +14,7 @@ use cloud_api_proto::{
 use crate::simcloud::model::Tags;
 
 const ADOPTED: &str = "adopted";
-/// Maximum bytes of a name in the cloud.
+/// The maximum length of a name in the cloud, in bytes.
 const NAME_MAX: usize = 63;
 
 /// The adapter's tags, each with the domain as its prefix.
@@ -30,7 +30,7 @@ enum Tag {
     Hash,
     /// The fence of the last writer that set tags.
     Fence,
-    /// The comma-separated keys of the user's tags. With them the adapter finds tags that the user has removed from the Service.
+    /// The comma-separated keys of the user's tags. They show the adapter which tags the user has removed from the Service.
     UserKeys,
     NodeUid,
     NodeName,
@@ -79,7 +79,7 @@ pub(crate) fn is_hash(key: &str) -> bool {
     key == Tag::Hash.key()
 }
 
-/// The tags that a load balancer with this key has from its creation on.
+/// Returns the tags that a load balancer with this key has from its creation on.
 pub(crate) fn key_tags(key: &LoadBalancerKey) -> [(String, &str); 2] {
     [(Tag::ClusterId.key(), &key.cluster_id), (Tag::OwnerUid.key(), &key.owner_uid)]
 }
@@ -106,9 +106,9 @@ pub(crate) fn balancer_tags(desired: &DesiredLoadBalancer) -> Tags {
     tags
 }
 
-/// The tags that complete a load balancer; `None` if the existing ones are sufficient.
+/// Returns the tags that complete a load balancer. `None` if the existing tags are sufficient.
 ///
-/// Keeps tags of other writers, and removes former tags of the user. A new fence alone is no reason to write tags.
+/// The result keeps tags of other writers, and omits former tags of the user. If only the fence differs, no tags are written.
 pub(crate) fn missing_tags(wanted: &Tags, hash: &str, fence: &Fence, there: &Tags) -> Option<Tags> {
     let former: BTreeSet<&str> =
         Tag::UserKeys.read(there).into_iter().flat_map(|keys| keys.split(',')).collect();
@@ -140,7 +140,7 @@ pub(crate) fn adoptable_by(tags: &Tags) -> Namespaces {
     Namespaces::read(Tag::Adopt.read(tags))
 }
 
-/// The tags that remain after a release: those of other writers, and the permission to adopt.
+/// Returns the tags that remain after a release: the tags of other writers, and the permission to adopt.
 pub(crate) fn released(there: &Tags) -> Tags {
     let former: BTreeSet<&str> =
         Tag::UserKeys.read(there).into_iter().flat_map(|keys| keys.split(',')).collect();
@@ -211,7 +211,7 @@ pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
     kit::balancer_name(desired, NAME_MAX)
 }
 
-/// The new name of an existing load balancer, if the requested one differs.
+/// Returns the new name of an existing load balancer, if the requested name differs from the current one.
 pub(crate) fn new_name(desired: &DesiredLoadBalancer, there: &str) -> Option<String> {
     (!desired.spec.name.is_empty()).then(|| balancer_name(desired)).filter(|name| name != there)
 }

@@ -1,4 +1,4 @@
-//! Computes the writes that are missing until the cloud is in the desired state. Pure functions: no vendor calls, no clock.
+//! Computes the writes that bring the cloud to the desired state. Pure functions: no vendor calls, no clock.
 //!
 //! Additions come before removals, so that traffic is never interrupted. The tag that marks completion is last.
 
@@ -32,10 +32,10 @@ use crate::{
 
 const FAMILIES: &str = "spec.ip_families";
 
-/// The missing writes, in order.
+/// Returns the missing writes, in order.
 ///
-/// Cost: for a new load balancer, one write, plus one for each port, plus one at the end; for an existing one, one for each pool whose
-/// members change.
+/// Number of writes: a new load balancer needs one, plus one for each port, plus one at the end. An existing load balancer needs one for
+/// each pool whose members change.
 pub(crate) fn plan(
     desired: &DesiredLoadBalancer,
     fence: &Fence,
@@ -66,7 +66,8 @@ pub(crate) fn plan(
     }
 }
 
-/// The deletion of a load balancer: one write, because the cloud also deletes all parts. Empty if the deletion is in progress.
+/// Returns the steps that delete a load balancer. One write is enough, because the cloud also deletes all listeners and pools. Empty if the
+/// deletion is in progress.
 pub(crate) fn plan_deletion(observed: &LoadBalancer) -> Vec<Step> {
     if observed.status.is(&ProvisioningStatus::PendingDelete) {
         return Vec::new();
@@ -74,8 +75,8 @@ pub(crate) fn plan_deletion(observed: &LoadBalancer) -> Vec<Step> {
     vec![Step::DeleteLoadBalancer { id: observed.id.clone() }]
 }
 
-/// The release of an adopted load balancer: first deletes its listeners, all of which belong to the owner since the adoption, and then the
-/// owner's tags.
+/// Returns the steps that release an adopted load balancer. The first steps delete its listeners, all of which belong to the owner since
+/// the adoption. The last step removes the owner's tags.
 pub(crate) fn plan_release(observed: &LoadBalancer) -> Vec<Step> {
     if !observed.status.is(&ProvisioningStatus::Active) && !observed.status.is(&ProvisioningStatus::Error) {
         return Vec::new();
@@ -107,7 +108,8 @@ fn from_scratch(desired: &DesiredLoadBalancer, fence: &Fence, wanted: &Wanted) -
     steps
 }
 
-/// Finds the fields that the vendor cannot change without recreating the load balancer. `None`: no such field differs.
+/// Returns an error that names the fields that the vendor cannot change without recreating the load balancer. `None`: no such field
+/// differs.
 fn fixed(wanted: &Wanted, tree: &LoadBalancer) -> Result<Option<VendorError>, VendorError> {
     let mut fields = Vec::new();
     if tree.scheme.differs(&wanted.scheme) {
@@ -117,7 +119,7 @@ fn fixed(wanted: &Wanted, tree: &LoadBalancer) -> Result<Option<VendorError>, Ve
     if families.is_some_and(|there| there != wanted.families.iter().copied().collect()) {
         fields.push(FAMILIES);
     }
-    // A load balancer without addresses was never complete, and its requested addresses are unknown.
+    // A load balancer without addresses was never completely created, and its requested addresses are unknown.
     if !tree.vips.is_empty() && wanted.vips.iter().any(|vip| !tree.vips.contains(vip)) {
         fields.push("spec.requested_addresses");
     }
@@ -134,7 +136,7 @@ fn fixed(wanted: &Wanted, tree: &LoadBalancer) -> Result<Option<VendorError>, Ve
     if fields.contains(&FAMILIES) { Err(error) } else { Ok(Some(error)) }
 }
 
-/// The placement fields that differ.
+/// Returns the placement fields that differ.
 fn moved(there: &Placement, wanted: &Placement) -> impl Iterator<Item = &'static str> {
     let rows = [
         ("spec.address_pool", there.address_pool != wanted.address_pool),
@@ -145,7 +147,7 @@ fn moved(there: &Placement, wanted: &Placement) -> impl Iterator<Item = &'static
     rows.into_iter().filter(|(_, differs)| *differs).map(|(field, _)| field)
 }
 
-/// The changes of an existing load balancer. `tags`: the tags that mark it as complete.
+/// Returns the changes of an existing load balancer. `tags`: the tags that mark it as complete.
 fn changes(
     desired: &DesiredLoadBalancer,
     wanted: &Wanted,
@@ -173,13 +175,13 @@ fn changes(
         steps.extend(tags.map(|tags| tag(Part::Known(tree.id.clone()), tags)));
         return steps;
     }
-    // Owner tags come first: then no other owner can adopt the load balancer, and every process recognises it.
+    // Owner tags come first. After that write, no other owner can adopt the load balancer, and every process recognises it.
     let adopt = |tags| Step::AdoptLoadBalancer {
         id: tree.id.clone(),
         change: UpdateLoadBalancer { name: None, tags: Some(tags) },
     };
     match tags {
-        // The owner tags alone complete the load balancer.
+        // No other change is needed, so the owner tags already complete the load balancer.
         Some(tags) if steps.is_empty() => vec![adopt(tags)],
         tags => {
             steps.insert(0, adopt(ownership::signed(&wanted.tags, fence, &tree.tags)));
@@ -189,7 +191,8 @@ fn changes(
     }
 }
 
-/// Deletes listeners first: the cloud refuses to delete a pool that a listener uses. Keeps objects that this driver cannot read.
+/// Returns the steps that delete unneeded objects. Listeners come first, because the cloud refuses to delete a pool that a listener uses.
+/// Objects that this driver cannot read are kept.
 fn removals(wanted: &Wanted, tree: &LoadBalancer, used: &BTreeSet<&str>) -> Vec<Step> {
     let unwanted =
         |listener: &&Listener| port(listener).is_some_and(|port| !wanted.ports.contains_key(&port));
@@ -207,7 +210,7 @@ fn removals(wanted: &Wanted, tree: &LoadBalancer, used: &BTreeSet<&str>) -> Vec<
     listeners.chain(pools).collect()
 }
 
-/// A desired port that exists.
+/// The change of an existing port that is still desired.
 struct PortChange<'a> {
     port: Port,
     wanted: &'a WantedPort,
@@ -216,7 +219,7 @@ struct PortChange<'a> {
 }
 
 impl<'a> PortChange<'a> {
-    /// The writes for this port. Adds its remaining pool to `used`.
+    /// Returns the writes for this port. Adds the pool that the port uses to `used`.
     fn steps(&self, used: &mut BTreeSet<&'a str>) -> Vec<Step> {
         let fits = |pool: &&Pool| !pool.protocol.differs(&self.wanted.pool.protocol);
         let has = |pool: &&Pool| self.listener.pool_id.as_deref() == Some(&pool.id);
@@ -226,7 +229,7 @@ impl<'a> PortChange<'a> {
             steps.extend(self.listener_change(None));
             return steps;
         }
-        // The protocol of a pool is immutable: a new pool replaces it, and then the old one is deleted.
+        // The protocol of a pool is immutable, so a new pool replaces the old pool, which is then deleted.
         let free = |pool: &&Pool| {
             !self.tree.listeners.iter().any(|listener| listener.pool_id.as_deref() == Some(&pool.id))
                 && pool.protocol.is(&self.wanted.pool.protocol)
@@ -282,7 +285,7 @@ fn pool_changes(pool: &Pool, wanted: &WantedPool) -> Vec<Step> {
     steps
 }
 
-/// One write for each pool: only the difference, or all members if that is shorter.
+/// Returns one write for a pool. It contains only the difference, or all members if that is shorter.
 fn member_change(pool: &Pool, wanted: &WantedPool) -> Option<Step> {
     let there: BTreeMap<_, _> = pool
         .members

@@ -18,7 +18,7 @@ use crate::simcloud::{
     requests::ItemError,
 };
 
-/// A value of an enumeration to which a newer cloud may add variants.
+/// A value of an enumeration. A newer cloud may add variants to the enumeration.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Read<T> {
@@ -29,7 +29,7 @@ pub(crate) enum Read<T> {
 }
 
 impl<T> Read<T> {
-    /// The value, if it is known.
+    /// Returns the value if it is known.
     pub(crate) const fn known(&self) -> Option<&T> {
         match self {
             Self::Known(value) => Some(value),
@@ -51,8 +51,8 @@ impl<T> Read<T> {
 }
 
 impl<T: PartialEq> Read<T> {
-    /// Whether the value is known and differs from `wanted`. The driver does not change an unknown value, because the change might never
-    /// settle.
+    /// Returns whether the value is known and differs from `wanted`. The driver does not change an unknown value, because the value might
+    /// differ again after every change.
     pub(crate) fn differs(&self, wanted: &T) -> bool {
         self.known().is_some_and(|there| there != wanted)
     }
@@ -113,7 +113,7 @@ pub(crate) struct Made {
     pub(crate) id: String,
 }
 
-/// A load balancer with all its parts. Timestamps are left out, because they would make equal objects differ.
+/// A load balancer with all its listeners, pools and members. Timestamps are left out, because they would make equal objects differ.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct LoadBalancer {
     pub(crate) id: String,

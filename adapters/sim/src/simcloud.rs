@@ -1,4 +1,4 @@
-//! A small cloud with the difficulties of a real one: changes take time, limits apply, responses get lost.
+//! A small cloud with the difficulties of a real cloud: changes take time, limits apply, and responses get lost.
 //!
 //! In reading order:
 //! - [`model`] and [`requests`]: the JSON of the API; [`error`]: how a call is refused;
@@ -10,7 +10,7 @@
 //!   its response;
 //! - [`serve`]: the HTTP server.
 //!
-//! Intentionally missing: persistence (a cloud lives as long as its process), TLS, and randomness other than from a seed.
+//! Intentionally missing: persistence (the state is lost when the process ends), TLS, and any randomness that does not come from a seed.
 
 mod admin;
 pub mod call;

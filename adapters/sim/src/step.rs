@@ -1,4 +1,4 @@
-//! The steps of a plan. Each is one vendor write.
+//! The steps of a plan. Each step is one vendor write.
 
 use std::fmt;
 
@@ -29,9 +29,9 @@ pub enum Step {
     AdoptLoadBalancer { id: String, change: UpdateLoadBalancer },
     /// Sets the display name.
     RenameLoadBalancer { id: String, name: String },
-    /// Sets tags. The last step of a plan thereby marks the load balancer as complete.
+    /// Sets tags. In the last step of a plan, the tags mark the load balancer as complete.
     UpdateLoadBalancer { balancer: Part, change: UpdateLoadBalancer },
-    /// Deletes a load balancer with all its parts.
+    /// Deletes a load balancer with all its listeners, pools and members.
     DeleteLoadBalancer { id: String },
     /// Creates a listener with its pool.
     CreateListener { balancer: Part, request: Box<CreateListener> },
@@ -41,7 +41,7 @@ pub enum Step {
     DeleteListener { id: String, port: Port },
     /// Creates a new pool for an existing listener.
     CreatePool { balancer: String, request: Box<CreatePool> },
-    /// Changes the settings of a pool, not its members.
+    /// Changes the settings of a pool, but not its members.
     UpdatePool { id: String, name: String, change: UpdatePool },
     /// Deletes a pool that no listener uses.
     DeletePool { id: String, name: String },
@@ -53,7 +53,7 @@ pub enum Step {
     BatchRoutes(RouteBatch),
 }
 
-/// The key of a listener: a load balancer has at most one for a protocol and port.
+/// The key of a listener. A load balancer has at most one listener for each protocol and port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Port {
     pub(crate) protocol: ListenerProtocol,

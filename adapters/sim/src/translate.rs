@@ -29,7 +29,7 @@ const PORT_FAILED: &str = "ListenerFailed";
 /// Prefix of instance tags that become labels of the Node. The rest of the tag's key is the label's key.
 const LABEL: &str = "label/";
 
-/// The part of the cloud that the adapter manages.
+/// Returns the part of the cloud that the adapter manages.
 ///
 /// The scope's fingerprint includes the endpoint, because two simulated clouds may have projects with the same name.
 pub(crate) fn scope(project: Project, endpoint: &str) -> Scope {
@@ -57,7 +57,7 @@ pub(crate) fn instance(machine: &responses::Instance) -> Instance {
     instance
 }
 
-/// The tags of an instance that are meant for the Node.
+/// Returns the tags of an instance that become labels of its Node.
 fn labels(tags: &Tags) -> BTreeMap<String, String> {
     let labels = tags.iter().filter_map(|(key, value)| Some((key.strip_prefix(LABEL)?, value)));
     labels.map(|(key, value)| (key.to_owned(), value.clone())).collect()
@@ -97,8 +97,8 @@ fn address_type(kind: AddressKind) -> Type {
     }
 }
 
-/// A hash of the properties that a Node is made from: addresses, labels, and the state, on which the shutdown taint depends. It excludes
-/// the vendor's own name of the state, and times.
+/// Returns a hash of the properties from which a Node is made: addresses, labels, and the state, on which the shutdown taint depends. It
+/// excludes the vendor's name of the state, and times.
 fn fingerprint(instance: &Instance) -> String {
     let state = instance.state.to_string();
     let mut words = vec![
@@ -123,7 +123,7 @@ fn address_word(address: &InstanceAddress) -> String {
     format!("{} {} {value}", address.r#type, address.network)
 }
 
-/// Translates a load balancer with all its parts.
+/// Translates a load balancer with all its listeners, pools and members.
 pub(crate) fn load_balancer(tree: responses::LoadBalancer) -> LoadBalancerRecord<responses::LoadBalancer> {
     let (key, owner) = ownership::balancer_owner(&tree.tags).unzip();
     let backends = tree.pools.iter().map(|pool| pool.members.len()).sum::<usize>();
@@ -173,7 +173,7 @@ fn vips(tree: &responses::LoadBalancer) -> Vec<LoadBalancerAddress> {
     };
     let mut vips = tree.vips.clone();
     vips.sort_by_key(|address| rank(*address));
-    // With PROXY protocol, traffic from pods must pass the load balancer, otherwise the header would be missing.
+    // With the PROXY protocol, traffic from pods must pass through the load balancer. Otherwise the header would be missing.
     let proxied = tree.pools.iter().any(|pool| pool.protocol.is(&PoolProtocol::Proxy));
     let mode = if proxied { IpMode::Proxy } else { IpMode::Vip };
     let ports: Vec<PortStatus> = tree.listeners.iter().filter_map(failed_port).collect();
@@ -212,10 +212,10 @@ fn listener_word(listener: &responses::Listener) -> String {
     format!("{}/{}", listener.protocol.word().to_ascii_lowercase(), listener.port)
 }
 
-/// Translates a route. The runtime decides the owner by the key, because the owner depends on the requesting cluster.
+/// Translates a route. The runtime derives the owner from the key, because the owner depends on the requesting cluster.
 pub(crate) fn route(entry: &responses::Route, region: &str) -> Route {
     let destination = entry.destination.trunc().to_string();
-    // The cloud keeps the next hop after the instance is deleted.
+    // After the instance is deleted, the cloud still lists it as the next hop.
     let gone = entry.status.known() == Some(&RouteStatus::Blackhole);
     let machine = entry.next_hop_instance.as_deref().filter(|_| !gone);
     let next_hop = NextHop {

@@ -1,7 +1,7 @@
 //! Maps the cloud's answers to the runtime's faults, by status and error code.
 //!
-//! To be completed with the cloud's own error codes, each with a recorded answer as its test. A wrong row could make rejected credentials
-//! look like the absence of an instance, and the controller deletes the nodes of absent instances.
+//! Add the cloud's own error codes, each with a recorded answer as its test. A wrong row could make rejected credentials look like the
+//! absence of an instance. The controller would then delete the Node of that instance.
 
 use cloud_adapter::{
     driver::VendorError,
@@ -9,7 +9,7 @@ use cloud_adapter::{
     vendor::{Operation, VendorResponse},
 };
 
-/// Returns the fault of an answer, or `None` for success.
+/// Returns the fault of an answer. `None`: the answer is a success.
 pub(crate) fn classify(operation: Operation, response: &VendorResponse) -> Option<VendorError> {
     let status = response.status();
     if status.is_success() {

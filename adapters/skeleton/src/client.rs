@@ -1,6 +1,6 @@
 //! The cloud's HTTP API, with one function for each call. Each call sends exactly one request through the session.
 //!
-//! The client does not retry or wait, and has no connection of its own.
+//! The client does not retry or wait, and opens no connection of its own.
 
 use std::fmt;
 
@@ -37,7 +37,7 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Does not connect to the cloud yet.
+    /// Creates the client without connecting to the cloud.
     ///
     /// # Errors
     /// Returns an error if the token contains characters that are not allowed in a header.

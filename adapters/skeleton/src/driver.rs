@@ -1,4 +1,4 @@
-//! The driver, which passes the runtime's requests to the modules.
+//! The driver. It passes the runtime's requests to the modules.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use crate::{
 /// The part of provider IDs before `://`: `skeleton://<region>/<instance-id>`. Write them with [`kit::provider_id`].
 const SCHEME: &str = "skeleton";
 
-/// Default rate limits: the limits in the cloud's documentation, minus the share that users and other tools need.
+/// The default rate limits. They are the limits in the cloud's documentation, minus the share that users and other tools need.
 const CALL_LIMITS: [(&str, VendorLimit); 4] = [
     ("compute", VendorLimit::Bucket { rate: 5.0, burst: 10 }),
     ("network", VendorLimit::Bucket { rate: 5.0, burst: 10 }),
@@ -33,7 +33,7 @@ const CALL_LIMITS: [(&str, VendorLimit); 4] = [
     ("identity", VendorLimit::Bucket { rate: 1.0, burst: 5 }),
 ];
 
-/// The driver. Keeps only the configuration of the cloud and its credentials.
+/// The driver. Its only state is the configuration of the cloud and the credentials.
 #[derive(Clone, Debug)]
 pub struct SkeletonDriver {
     pub(crate) client: Client,
@@ -41,7 +41,7 @@ pub struct SkeletonDriver {
 }
 
 impl SkeletonDriver {
-    /// Does not connect to the cloud yet.
+    /// Creates the driver without connecting to the cloud.
     pub(crate) fn new(client: Client, region: String) -> Self {
         Self { client, region }
     }
@@ -66,8 +66,8 @@ impl Driver for SkeletonDriver {
             adapter_name: "adapter-skeleton",
             adapter_version: env!("CARGO_PKG_VERSION"),
             provider: SCHEME,
-            // Add each capability when its part is written, and not earlier: the runtime refuses calls that need other capabilities, with
-            // their names.
+            // Add each capability as soon as its code is written, and not earlier. The runtime refuses calls that need a missing
+            // capability, and names this capability.
             capabilities: Vec::new(),
             limits: Limits { batch_instances: 500, batch_routes: 200, listeners: None, backends: None },
             call_limits: CALL_LIMITS.to_vec(),
@@ -76,7 +76,7 @@ impl Driver for SkeletonDriver {
             consistency_horizon: Duration::from_secs(10),
             // Use a longer duration if the cloud continues a create for a long time after its client has disconnected.
             create_horizon: Duration::from_secs(10),
-            // This method needs no support by the cloud. If the cloud has idempotency tokens or unique names, those methods are faster.
+            // This method works with any cloud. If the cloud has idempotency tokens or unique names, the methods that use those are faster.
             deduplication: Deduplication::ListThenCreate,
             batch: 100,
             poll: Duration::from_secs(2),

@@ -1,11 +1,12 @@
 //! The driver for skeleton. It only translates between the contract and the cloud's API.
 //!
-//! The driver has no policy, does not wait or retry, and keeps only the configuration of the cloud and its credentials. In reading order:
+//! The driver makes no policy decisions, and does not wait or retry. Its only state is the configuration of the cloud and the credentials.
+//! In reading order:
 //! [`driver`] passes the runtime's requests to the modules; `client` has one function for each vendor call, `classify` maps answers to
 //! faults; `instances`, `load_balancers` and `routes` list and look up objects; `plan` decides (as pure functions), and `step` is one write
 //! of a plan. Names, digests and the form of provider IDs are in `cloud_adapter::kit`.
 //!
-//! Parts that answer `not written yet` are to be written, in the order of the README.
+//! Functions that answer `not written yet` are to be written, in the order of the README.
 
 mod classify;
 mod client;

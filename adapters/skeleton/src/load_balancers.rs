@@ -1,4 +1,4 @@
-//! Load balancers. Lists them page by page, with all their parts.
+//! Load balancers. Lists them page by page, with all their listeners and pools.
 
 use cloud_adapter::{
     driver::{Collection, Cursor, LoadBalancerRecord, Page, VendorError},
@@ -7,7 +7,8 @@ use cloud_adapter::{
 
 use crate::{SkeletonDriver, not_written::not_written};
 
-/// What a plan needs to know about a load balancer besides the fields of the contract: listeners and pools, with their IDs and settings.
+/// The data that a plan needs about a load balancer in addition to the fields of the contract: listeners and pools, with their IDs and
+/// settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Detail;
 

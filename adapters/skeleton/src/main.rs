@@ -6,7 +6,7 @@ use adapter_skeleton::SkeletonOptions;
 use clap::Parser;
 use cloud_adapter::Options;
 
-/// The adapter for skeleton: serves the cloud contract over gRPC, and calls the cloud's HTTP API.
+/// The adapter for skeleton. It serves the cloud contract over gRPC, and calls the cloud's HTTP API.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {

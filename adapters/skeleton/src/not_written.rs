@@ -1,8 +1,8 @@
-//! Errors of parts that are not written yet. Delete this file with the last part.
+//! Errors of functions that are not written yet. Delete this file when the last function is written.
 
 use cloud_adapter::driver::{Fault, VendorError};
 
-/// All parts, in an order in which each part makes the next one testable.
+/// All parts of the driver that are to be written. The order makes each part testable as soon as it is written.
 const PARTS: [&str; 7] = [
     "self_check, in src/driver.rs: returns the account of the credentials. From then on the adapter serves",
     "src/classify.rs: the cloud's own error codes",
@@ -13,12 +13,12 @@ const PARTS: [&str; 7] = [
     "describe, in src/driver.rs: with measured limits and consistency horizon",
 ];
 
-/// The error of a part that is not written yet.
+/// Returns the error of a part of the driver that is not written yet.
 pub(crate) fn not_written(part: &str, file: &str) -> VendorError {
     VendorError::new(Fault::Unsupported, format!("not written yet: {part}, in {file}"))
 }
 
-/// The error of the first part. It lists all parts.
+/// Returns the error of a driver in which nothing is written yet. It lists all parts.
 pub(crate) fn nothing_written() -> VendorError {
     let lines: Vec<String> = PARTS.iter().zip(1..).map(|(part, n)| format!("\n  {n}. {part}")).collect();
     VendorError::new(

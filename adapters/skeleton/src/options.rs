@@ -24,7 +24,7 @@ pub struct SkeletonOptions {
 }
 
 impl SkeletonOptions {
-    /// Builds the driver. Does not connect to the cloud yet.
+    /// Builds the driver without connecting to the cloud.
     ///
     /// # Errors
     /// Returns [`WrongUsage`] with the name of the flag if the token file cannot be used.

@@ -1,4 +1,5 @@
-//! The program serves even without a cloud, and reports which parts are not written yet. Delete the last test with the first part.
+//! Tests that the program serves even without a cloud, and that it reports which parts are not written yet. Delete the last test when the
+//! first part is written.
 
 #![expect(clippy::expect_used, reason = "a test fails at the first unexpected result")]
 

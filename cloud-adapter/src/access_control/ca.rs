@@ -23,10 +23,10 @@ use crate::auth::{ApiServer, SecretName};
 /// The keys of the Secret.
 const CERTIFICATE: &str = "ca.crt";
 const KEY: &str = "ca.key";
-/// Lifetime of the CA: 20 years. The chart's README describes how to replace the CA without an outage. An emptied Secret gets a new CA, which
-/// clients do not trust before their own files are updated.
+/// Lifetime of the CA: 20 years. The chart's README describes how to replace the CA without an outage. If the Secret is emptied, the
+/// adapter creates a new CA, which clients trust only after their CA files are updated.
 const LIFE: Duration = Duration::from_hours(20 * 365 * 24);
-/// How long before its creation the CA is already valid, because clients' clocks may be slow.
+/// The time by which the validity of the CA begins before its creation, because clients' clocks may be slow.
 const EARLIER: Duration = Duration::from_hours(1);
 /// Interval between reads of the Secret.
 const EVERY: Duration = Duration::from_secs(10);
@@ -62,7 +62,7 @@ impl CaSecret {
                     (CERTIFICATE, ByteString(ca.certificate.clone())),
                     (KEY, ByteString(ca.key.clone())),
                 ]);
-                // The version makes this request fail if another replica filled the Secret in the meantime.
+                // The resource version makes this request fail if another replica filled the Secret in the meantime.
                 self.api.fill_secret(&self.secret, data, &version).await?;
                 tracing::info!(secret = %self.secret, "Created the CA of the adapter's certificates");
                 ca
@@ -100,7 +100,7 @@ impl CaSecret {
         }
     }
 
-    /// Writes the certificate and the key, each only if its file has another content.
+    /// Writes the certificate and the key. A file that already has this content is left alone.
     fn write(&self, ca: &Ca) -> anyhow::Result<()> {
         for (path, content) in [(&self.key, &ca.key), (&self.certificate, &ca.certificate)] {
             if fs::read(path).is_ok_and(|old| old == *content) {
@@ -120,7 +120,7 @@ enum Content {
 /// Replaces a file as a whole, so that no reader sees a part of it.
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
-    // The file is created again, because an old one could be a link, or readable for others.
+    // The file is created again, because an old file could be a link, or other users could read it.
     match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => (),

@@ -46,8 +46,8 @@ pub struct SecurityOptions {
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     pub tls_key: Option<PathBuf>,
 
-    /// Serve plaintext on addresses other than loopback, too. Others can then read the traffic, and all clients that reach the port can
-    /// call
+    /// Serve plaintext also on addresses other than loopback. Then others can read the traffic, and every client that reaches the port can
+    /// make calls
     #[arg(long, help_heading = "TLS")]
     pub insecure: bool,
 
@@ -64,7 +64,7 @@ pub struct SecurityOptions {
     #[arg(long, value_name = "URL", help_heading = "Callers")]
     pub token_issuer: Option<String>,
 
-    /// Required audience of tokens, which must be their only one [default: cloud-adapter]
+    /// Required audience of tokens. A token must have no other audience [default: cloud-adapter]
     #[arg(long, value_name = "AUDIENCE", help_heading = "Callers")]
     pub token_audience: Option<String>,
 
@@ -80,8 +80,8 @@ pub struct SecurityOptions {
     #[arg(long, value_name = "DOMAIN", help_heading = "Callers")]
     pub trust_domain: Option<String>,
 
-    /// Readers that may see the status page, / and /status.json of --http-address. Metrics and probes are readable for all callers that
-    /// reach the port
+    /// Clients that may see the status page, / and /status.json of --http-address. All clients that reach the port can read metrics and
+    /// probes
     #[arg(long, value_enum, value_name = "READERS", default_value = "local", help_heading = "Callers")]
     pub status_pages: Readers,
 
@@ -184,7 +184,7 @@ impl SecurityOptions {
         }
     }
 
-    /// The authentication of callers: the flag, or the default.
+    /// Returns how callers are authenticated: the value of the flag, or the default.
     pub(crate) fn proof(&self) -> AuthenticationKind {
         let plain = [&self.tls_ca_cert, &self.tls_ca_key, &self.tls_cert, &self.tls_key];
         self.authentication.unwrap_or(if plain.iter().all(|file| file.is_none()) {
@@ -294,7 +294,7 @@ impl SecurityOptions {
     }
 }
 
-/// Requires both files or neither.
+/// Requires both files of a pair, or neither.
 fn pair(
     certificate_flag: &str,
     certificate: &Option<PathBuf>,

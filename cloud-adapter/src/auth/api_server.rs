@@ -28,7 +28,7 @@ use tokio::sync::Mutex;
 
 use super::SecretName;
 
-/// Timeout of a request. Short, because callers wait for the answer.
+/// Timeout of a request. It is short, because callers wait for the answer.
 const LIMIT: Duration = Duration::from_secs(5);
 /// Paths of the discovery document and of the keys. Every ServiceAccount may read both. Source: Kubernetes, "Service account issuer
 /// discovery".
@@ -62,7 +62,7 @@ pub struct Discovered {
 #[derive(Default)]
 pub struct ApiServer {
     kubeconfig: Option<PathBuf>,
-    /// The client, which is recreated after an error, since the CA may have been replaced.
+    /// The client. It is recreated after an error, since the CA may have been replaced.
     client: Mutex<Option<Client>>,
 }
 

@@ -14,13 +14,13 @@ use tokio::{sync::Semaphore, time::Instant};
 
 use crate::auth::{ApiServer, KeySet, Keys, ServiceAccount, TokenError, token};
 
-/// How long a positive review is cached. A token that the API server revokes in this time is still accepted.
+/// How long a positive review is cached. A token that is revoked during this time is still accepted.
 const REVIEW_GOOD: Duration = Duration::from_secs(30);
-/// How long a negative review is cached, so that a retrying caller does not cause a request to the API server each time.
+/// How long a negative review is cached, so that the retries of a caller do not each cause a request to the API server.
 const REVIEW_BAD: Duration = Duration::from_secs(10);
 /// Maximum number of concurrent requests to the API server.
 const REVIEWS: usize = 4;
-/// Maximum number of callers that wait for a request to the API server or make one. Further callers are refused with a retryable error,
+/// Maximum number of callers that wait for a request to the API server or make such a request. Further callers get a retryable error,
 /// because forged tokens are cheap to make.
 const WAITING: usize = 64;
 /// Maximum number of cached tokens. Each caller uses one token, and replaces it every few minutes.
@@ -47,11 +47,11 @@ pub enum Bearers {
         api: ApiServer,
         /// Cache of accepted tokens.
         seen: Seen<()>,
-        /// Cache of refused tokens. It is separate, so that forged tokens do not evict accepted ones.
+        /// Cache of refused tokens. This cache is separate, so that forged tokens do not evict accepted tokens.
         refused: Seen<()>,
-        /// Permits that callers hold while they wait for a request to the API server, and during that request.
+        /// Permits for callers. A caller holds a permit while it waits for a request to the API server, and during that request.
         waiting: Semaphore,
-        /// Permits that callers hold during a request to the API server.
+        /// Permits for requests. A caller holds a permit during its request to the API server.
         asking: Semaphore,
     },
 }
@@ -112,7 +112,7 @@ impl Bearers {
     }
 }
 
-/// Reviews a token by the API server. The claims are read first, because a token for another audience needs no request.
+/// Lets the API server review a token. The claims are read first, because a token for another audience needs no request.
 async fn review(
     token: &str,
     audience: &str,
@@ -126,7 +126,7 @@ async fn review(
     if status.authenticated != Some(true) {
         return Ok(Err(TokenError::Refused));
     }
-    // An API server without support for audiences omits them; then the token could be valid for any audience.
+    // An API server that does not support audiences omits them from the status. Then the token could be for any audience.
     if !status.audiences.unwrap_or_default().iter().any(|one| one == audience) {
         return Ok(Err(TokenError::Audience(audience.to_owned())));
     }
@@ -152,7 +152,7 @@ fn bearer(headers: &HeaderMap) -> Result<&str, AdapterError> {
     }
 }
 
-/// The refusal of a caller that did not prove its identity.
+/// Returns the refusal of a caller that did not prove its identity.
 pub(crate) fn unauthenticated(why: impl Into<String>) -> AdapterError {
     AdapterError::new(Reason::CallerUnauthenticated, why)
 }
@@ -161,12 +161,12 @@ fn wrong(error: &TokenError) -> AdapterError {
     unauthenticated(format!("the token {error}"))
 }
 
-/// The refusal of a caller whose token cannot be checked now; the caller should retry.
+/// Returns the refusal of a caller whose token cannot be checked now. The caller should retry.
 fn not_now(why: &str) -> AdapterError {
     AdapterError::new(Reason::Starting, format!("callers cannot be authenticated now: {why}"))
 }
 
-/// Cache of checked tokens by digest. `C` is the context that a result depends on.
+/// The cache of checked tokens, by digest. `C` is the context on which a result depends.
 #[derive(Debug)]
 pub struct Seen<C>(Mutex<BTreeMap<[u8; 32], Known<C>>>);
 
@@ -197,7 +197,7 @@ impl<C> Seen<C> {
             seen.retain(|_, known| known.until > now);
         }
         if seen.len() >= REMEMBERED {
-            // Digests are random, so this evicts a random entry.
+            // Digests are random, so the first entry is a random entry.
             seen.pop_first();
         }
         seen.insert(digest(token), Known { under, answer, until: now + lasts });

@@ -20,11 +20,11 @@ use http_body::{Body, Frame};
 use tokio::time::Sleep;
 use tonic::{Status, codegen::StdError};
 
-/// Memory for all bodies together, in bytes: for the first 16 KiB of each body, and for all bytes after the first 16 KiB. The two limits
-/// are separate, so that large requests do not cause refusals of small ones.
+/// Memory in bytes for all bodies together. `BEGINNINGS` limits the first 16 KiB of each body, and `BEYOND` all later bytes. The limits are
+/// separate, so that large requests do not cause refusals of small ones.
 const BEGINNINGS: usize = 16 * 1024 * 1024;
 const BEYOND: usize = 32 * 1024 * 1024;
-/// Size of the first part of a body. Most requests are smaller than this.
+/// Size in bytes of the first part of a body. Most requests are smaller.
 const BEGINNING: usize = 16 * 1024;
 /// Time limit for the arrival of a body. A request of the contract is a single message that is sent at once.
 const TIME: Duration = Duration::from_secs(30);
@@ -74,7 +74,8 @@ fn take(left: &AtomicUsize, bytes: usize) -> bool {
     left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(bytes)).is_ok()
 }
 
-/// A request body with limits on its memory and its arrival. Its memory is released on drop, after the message has been read.
+/// A request body with a limit on its memory and on the time of its arrival. The memory is released on drop, after the message has been
+/// read.
 #[derive(Debug)]
 pub struct Bounded<B> {
     body: Pin<Box<B>>,

@@ -7,17 +7,17 @@ use cloud_api_proto::v1alpha1::Priority;
 /// Role of an identity in the adapter. The role determines the caller's share of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// node-controller: may use instances.
+    /// The node-controller, which may use instances.
     NodeController,
-    /// service-controller: may use load balancers.
+    /// The service-controller, which may use load balancers.
     ServiceController,
-    /// route-controller: may use routes.
+    /// The route-controller, which may use routes.
     RouteController,
-    /// Another replica of this adapter: may only watch.
+    /// Another replica of this adapter. This caller may only watch.
     Adapter,
-    /// An operator with a tool: may make dry runs and watch.
+    /// A person who uses a command-line tool. This caller may request dry runs and may watch.
     Operator,
-    /// A caller that was not authenticated because authentication is off: may call all methods with any urgency.
+    /// A caller that was not authenticated because authentication is off. This caller may call all methods with any urgency.
     Anyone,
 }
 
@@ -26,7 +26,7 @@ impl Role {
     pub const NAMED: [Self; 5] =
         [Self::NodeController, Self::ServiceController, Self::RouteController, Self::Adapter, Self::Operator];
 
-    /// The name of the role in flags, metrics and logs.
+    /// Returns the name of the role in flags, metrics and logs.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ impl Role {
         Self::NAMED.into_iter().find(|role| role.word() == word)
     }
 
-    /// The maximum urgency of the role's calls.
+    /// Returns the maximum urgency of the role's calls.
     #[must_use]
     pub const fn cap(self) -> Priority {
         match self {
@@ -66,7 +66,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// A caller that was not authenticated.
+    /// Returns a caller that was not authenticated.
     #[must_use]
     pub fn anyone() -> Self {
         Self { role: Role::Anyone, subject: Arc::from("anyone") }

@@ -31,9 +31,9 @@ const STREAM_WINDOW: u32 = 64 * 1024;
 const WINDOW: u32 = 256 * 1024;
 /// Number of bytes of a response that are buffered per call, if the caller reads slowly.
 const SEND_BUFFER: usize = 64 * 1024;
-/// Limit of calls that the peer cancelled at once and that are not cleaned up yet. If there are more, the connection is closed.
+/// Maximum number of calls that the peer cancelled at once and that are not cleaned up yet. Above this number, the connection is closed.
 const RESETS: usize = 20;
-/// Limit of calls that the server reset because of protocol errors. If there are more, the connection is closed.
+/// Maximum number of calls that the server reset because of protocol errors. Above this number, the connection is closed.
 const ERRORS: usize = 100;
 /// Interval and timeout of pings, which detect peers that disappeared without closing the connection.
 const KEEPALIVE: Duration = Duration::from_secs(30);
@@ -42,13 +42,13 @@ const KEEPALIVE_ANSWER: Duration = Duration::from_secs(20);
 /// Time limits of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// Time within which the first call must be admitted.
+    /// The time within which the first call must be admitted.
     pub silence: Duration,
-    /// Age at which the peer is asked to reconnect, so that it must prove its identity again. Up to a tenth is added at random, so that
-    /// connections opened together are not closed together.
+    /// The age at which the peer is asked to reconnect, so that it must prove its identity again. A random time of up to a tenth is added,
+    /// so that connections opened together are not closed together.
     pub age: Duration,
-    /// Time after `age` in which calls in flight must finish. Watches that are still open are cut; clients resume them on a new
-    /// connection.
+    /// The time after `age` within which calls in flight must finish. Watches that are still open are then cut; clients resume them on a
+    /// new connection.
     pub grace: Duration,
 }
 
@@ -61,7 +61,8 @@ impl Default for Times {
 /// The peer of a connection, stored in the extensions of each request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peer {
-    /// The ServiceAccount in the client certificate, or the reason why the certificate names none. `None`: there is no certificate.
+    /// The ServiceAccount in the client certificate, or the reason why the certificate does not name a ServiceAccount. `None`: there is no
+    /// certificate.
     pub(crate) account: Option<Result<ServiceAccount, String>>,
     admission: Arc<CallAdmission>,
 }
@@ -74,7 +75,7 @@ pub(crate) struct CallAdmission {
 }
 
 impl CallAdmission {
-    /// Whether a call was admitted on the connection.
+    /// Returns whether a call was admitted on the connection.
     pub(crate) fn is_known(&self) -> bool {
         self.admitted.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The gate as a tower service: answers refused requests, and adds the [`crate::auth::Caller`] to admitted requests.
+//! The gate as a tower service. The service answers refused requests, and adds the [`crate::auth::Caller`] to admitted requests.
 
 use std::{
     convert::Infallible,
@@ -82,7 +82,7 @@ where
     }
 }
 
-/// The response to a request that is not gRPC. Source: gRPC over HTTP/2, "Requests".
+/// Returns the response to a request that is not gRPC. Source: gRPC over HTTP/2, "Requests".
 fn no_grpc<B>(request: &Request<B>) -> Option<Response<Body>> {
     let content = request.headers().get(CONTENT_TYPE).map(http::HeaderValue::as_bytes).unwrap_or_default();
     let status = if request.method() != Method::POST {

@@ -44,7 +44,7 @@ impl fmt::Display for ServiceAccount {
     }
 }
 
-/// Whether the name is, approximately, one that Kubernetes allows: a DNS subdomain. Source: RFC 1123.
+/// Returns whether the name is a DNS subdomain, as Kubernetes requires. The check is approximate. Source: RFC 1123.
 fn is_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
     !text.is_empty() && text.len() <= 253 && text.bytes().all(plain)
@@ -97,13 +97,13 @@ impl Identities {
         Ok(Self(roles))
     }
 
-    /// The role of a ServiceAccount. `None`: the ServiceAccount may call no method.
+    /// Returns the role of a ServiceAccount. `None`: the ServiceAccount may call no method.
     #[must_use]
     pub fn role(&self, account: &ServiceAccount) -> Option<Role> {
         self.0.get(account).copied()
     }
 
-    /// Whether no ServiceAccount has a role.
+    /// Returns whether no ServiceAccount has a role.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

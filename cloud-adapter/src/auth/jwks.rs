@@ -27,7 +27,7 @@ pub enum KeySource {
         /// The issuer of the keys, which a JWKS file does not contain.
         issuer: String,
     },
-    /// The discovery endpoint of the API server.
+    /// The keys are read from the discovery endpoint of the API server.
     ApiServer {
         /// The client of the API server.
         api: ApiServer,
@@ -37,7 +37,7 @@ pub enum KeySource {
 }
 
 impl KeySource {
-    /// Interval between two reads of this source.
+    /// Returns the interval between two reads of this source.
     fn every(&self) -> Duration {
         match self {
             Self::File { .. } => reload::EVERY,
@@ -49,7 +49,7 @@ impl KeySource {
     async fn fetch(&self) -> Result<(String, String), String> {
         match self {
             Self::File { path, issuer } => {
-                // The file is small and mounted in memory, so a blocking read is acceptable.
+                // The file is small and its volume is in memory, so a blocking read is acceptable.
                 let text =
                     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
                 Ok((issuer.clone(), text))
@@ -67,14 +67,14 @@ impl KeySource {
 pub struct Keys {
     source: KeySource,
     current: watch::Sender<Option<Arc<KeySet>>>,
-    /// The last fetch. Locked while fetching, so that concurrent callers use the same result.
+    /// The last fetch. The lock is held during a fetch, so that concurrent callers use the same result.
     last: Mutex<Option<Attempt>>,
 }
 
 #[derive(Debug)]
 struct Attempt {
     at: Instant,
-    /// The issuer and the JWKS of this fetch, with which the next answer is compared; or the reason why the fetch failed.
+    /// The issuer and the JWKS of this fetch, or the reason why the fetch failed. The next answer is compared with this one.
     answer: Result<(String, String), String>,
 }
 
@@ -87,7 +87,7 @@ impl Keys {
 
     /// Returns the keys. If `id` is unknown and the last fetch is old enough, fetches the keys first.
     ///
-    /// The returned set may still lack the key if the cluster does not publish it.
+    /// The returned set still lacks the key if the cluster does not publish this key.
     pub async fn with(&self, id: &str) -> Result<Arc<KeySet>, String> {
         if let Some(keys) = self.known(id) {
             return Ok(keys);
@@ -152,7 +152,7 @@ impl Keys {
     }
 }
 
-/// Delay before the next fetch. The delay after a failure is short, so that a revoked key does not stay valid for another hour.
+/// Returns the delay before the next fetch. The delay after a failure is short, so that a revoked key does not stay valid for another hour.
 fn pause(every: Duration, failed: bool) -> Duration {
     if failed { every.min(AT_MOST) } else { every }
 }

@@ -33,13 +33,13 @@ use crate::auth::{
 
 /// Maximum number of connections; further connections wait in the kernel's queue.
 const CONNECTIONS: usize = 512;
-/// Maximum number of connections without an admitted call, including those in their handshake. At this limit, each new connection closes
-/// the oldest connection without an admitted call. So unknown peers cannot use up the connections, and callers need not wait for handshake
-/// timeouts.
+/// Maximum number of connections without an admitted call, including connections in their handshake. At this limit, each new connection
+/// closes the oldest connection without an admitted call. So unknown peers cannot use up the connections, and callers need not wait for
+/// handshake timeouts.
 const UNADMITTED_MAX: usize = 128;
 /// Time limit of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Pause after file descriptors or memory ran out: another connection must end first.
+/// Pause after the process ran out of file descriptors or memory. Another connection must end before the port can accept again.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Address of the gRPC port.
@@ -52,7 +52,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// Whether only processes on this host can connect.
+    /// Returns whether only processes on this host can connect.
     #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
@@ -142,7 +142,7 @@ impl Port {
         }
     }
 
-    /// The address of the port, with the port number that the system chose.
+    /// Returns the address of the port, with the port number that the system chose.
     pub fn address(&self) -> io::Result<Address> {
         match &self.0 {
             Listener::Tcp(listener) => listener.local_addr().map(Address::Tcp),
@@ -239,7 +239,7 @@ impl UnadmittedConnections {
         }
     }
 
-    /// Removes connections that have ended or have an admitted call.
+    /// Removes connections that have ended, and connections with an admitted call.
     fn forget_others(&mut self) {
         self.0.retain(|one| one.upgrade().is_some_and(|one| !one.is_known()));
     }
@@ -293,7 +293,7 @@ impl NewConnection {
     }
 }
 
-/// Counts a connection in the gauge until this value is dropped.
+/// A connection that the gauge counts until this value is dropped.
 struct Counted(Metrics);
 
 impl Counted {
@@ -309,15 +309,15 @@ impl Drop for Counted {
     }
 }
 
-/// Opens a socket that only its user and group can ever reach: the socket is created in a private directory, where its mode is set, and
-/// then moved to its final name. An existing file of that name is not replaced.
+/// Opens a socket that at no time other users can reach: the process creates the socket in a private directory, sets the mode there, and
+/// moves the socket to its final name. An existing file of that name is not replaced.
 fn bind_private(path: &Path) -> io::Result<UnixListener> {
     let beside = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let ours = fs::Permissions::from_mode(0o700);
     let folder = tempfile::Builder::new().prefix(".").permissions(ours).tempdir_in(beside)?;
     let unnamed = folder.path().join("s");
     let listener = UnixListener::bind(&unnamed)?;
-    // Permission to write to a socket is permission to connect.
+    // A process may connect to a socket if it may write to the socket file.
     fs::set_permissions(&unnamed, fs::Permissions::from_mode(0o660))?;
     let in_use = |error: &io::Error| error.kind() == io::ErrorKind::AlreadyExists;
     fs::hard_link(&unnamed, path)

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::auth::{Caller, metrics::Metrics};
 
-/// Number of log lines that may be written at once, and the time after which one more may be written.
+/// Number of log lines that may be written at once, and the time after which another line may be written.
 const LINES: u32 = 10;
 const ONE_MORE: Duration = Duration::from_secs(6);
 
@@ -52,13 +52,13 @@ impl Refusals {
 
 #[derive(Debug)]
 struct Lines {
-    /// Time at which the full number of log lines may be written at once again.
+    /// The time at which the full number of log lines may be written at once again.
     paid: Instant,
     suppressed: u64,
 }
 
 impl Lines {
-    /// Returns the number of lines suppressed before this one. `None`: this line is suppressed, too.
+    /// Returns the number of lines that were suppressed before this line. `None`: this line is suppressed, too.
     fn take(&mut self) -> Option<u64> {
         let now = Instant::now();
         let paid = self.paid.max(now) + ONE_MORE;

@@ -16,10 +16,10 @@ enum Service {
     Reflection,
 }
 
-/// Whether a role may call the method with this path, such as `/cloudadapter.v1alpha1.RouteService/ApplyRoutes`.
+/// Returns whether a role may call the method with this path, such as `/cloudadapter.v1alpha1.RouteService/ApplyRoutes`.
 ///
-/// All other paths are refused, including those of unknown services. The version of the contract in the path is ignored, so a caller that
-/// tries a newer version first gets UNIMPLEMENTED, not a refusal.
+/// All other paths are refused, including the paths of unknown services. The version of the contract in the path is ignored, so a caller
+/// that tries a newer version first gets UNIMPLEMENTED and not a refusal.
 #[must_use]
 pub fn allows(role: Role, path: &str) -> bool {
     if role == Role::Anyone {
@@ -49,7 +49,7 @@ pub fn allows(role: Role, path: &str) -> bool {
     }
 }
 
-/// The service and the method of a path; `None` if the service is unknown.
+/// Returns the service and the method of a path. `None`: the service is unknown.
 fn split(path: &str) -> Option<(Service, &str)> {
     let (service, method) = path.strip_prefix('/')?.split_once('/')?;
     let service = match service {
@@ -68,8 +68,8 @@ fn split(path: &str) -> Option<(Service, &str)> {
 
 /// Checks that a caller may make this change.
 ///
-/// Operators and other replicas may only make dry runs. A controller may write only with fences of its own role, named `<role>/<shard>`, so
-/// that a compromised controller cannot lock out another controller with a high fence.
+/// Operators and other replicas may only make dry runs. A controller may write only with fences of its own role, named `<role>/<shard>`. So
+/// a compromised controller cannot lock out another controller with a high fence.
 pub fn may_change(caller: &Caller, dry_run: bool, fence_scope: &str) -> Result<(), AdapterError> {
     let word = caller.role.word();
     match caller.role {

@@ -4,8 +4,8 @@ use x509_parser::{extensions::GeneralName, parse_x509_certificate};
 
 use crate::auth::ServiceAccount;
 
-/// Parses the only URI of a certificate as a SPIFFE ID. The handshake has verified the chain. Source: SPIFFE, "X.509-SVID", section 2:
-/// exactly one URI.
+/// Parses the URI of a certificate as a SPIFFE ID; the certificate must contain exactly one URI. The handshake has verified the chain.
+/// Source: SPIFFE, "X.509-SVID", section 2.
 pub(crate) fn account(der: &[u8], trust_domain: &str) -> Result<ServiceAccount, String> {
     let (_rest, certificate) = parse_x509_certificate(der)
         .map_err(|error| format!("cannot read the client certificate: {error}"))?;

@@ -22,8 +22,8 @@ use tokio::sync::watch;
 use self::authority::Authority;
 use crate::reload::{Follow, ReloadError};
 
-/// Age at which issued certificates are replaced: half their lifetime. The age is measured with the wall clock, because the monotonic clock
-/// does not advance while the host is suspended, and does not follow changes of the wall clock.
+/// Age at which issued certificates are replaced: half their lifetime. The wall clock measures the age. The monotonic clock does not
+/// advance while the host is suspended, and does not follow changes of the wall clock.
 const RENEW: Duration = Duration::from_hours(authority::LIFE_HOURS / 2);
 /// Interval between checks of the certificate's age, and between retries.
 const CHECK_EVERY: Duration = Duration::from_mins(1);
@@ -37,7 +37,7 @@ pub enum ServerIdentity {
         certificate: PathBuf,
         /// PEM file of the CA's key.
         key: PathBuf,
-        /// DNS names and IP addresses that the certificates contain, as clients expect.
+        /// The DNS names and IP addresses in the certificates, as clients expect them.
         names: Vec<String>,
     },
     /// A mounted certificate that another process renews.
@@ -74,12 +74,12 @@ pub enum TlsError {
     /// The content is not PEM, or not of the expected kind.
     #[error("cannot read {what}: {why}")]
     Unreadable {
-        /// Name of the faulty part.
+        /// The name of the faulty item, such as "the key".
         what: &'static str,
         /// The cause of the error.
         why: String,
     },
-    /// The file has no certificate.
+    /// The file contains no certificate.
     #[error("the file contains no certificate")]
     Empty,
     /// The certificate is a leaf certificate, which cannot issue certificates.
@@ -126,7 +126,7 @@ impl Tls {
         Ok(Self { follow, config: watch::Sender::new(first), wall })
     }
 
-    /// The configuration for new connections and its updates.
+    /// Returns the configuration for new connections, and its later updates.
     #[must_use]
     pub fn current(&self) -> watch::Receiver<Arc<ServerConfig>> {
         self.config.subscribe()
@@ -165,7 +165,7 @@ impl Tls {
     }
 }
 
-/// Validated files and the first configuration made from them. The validation ensures that unusable files are never applied.
+/// The validated files and the first configuration made from these files. The validation ensures that unusable files are never applied.
 struct Source {
     identity: Identity,
     clients: Option<Arc<dyn ClientCertVerifier>>,
@@ -179,7 +179,7 @@ enum Identity {
 }
 
 impl Source {
-    /// Parses the certificate, its key and, if present, the CA of clients. If there are `names`, the certificate is a CA certificate that
+    /// Parses the certificate, its key and, if present, the CA of clients. If `names` is given, the certificate is a CA certificate that
     /// issues the server's certificates.
     fn read(contents: &[Vec<u8>], names: Option<&[String]>, now: SystemTime) -> Result<Self, TlsError> {
         let [certificate, key, clients @ ..] = contents else { return Err(TlsError::Empty) };
@@ -198,8 +198,8 @@ impl Source {
         Ok(Self { identity, clients, first, read_at: now })
     }
 
-    /// Whether a certificate issued at `issued` must be replaced: at half its lifetime, or if the clock was set back to a time before the
-    /// certificate is valid.
+    /// Returns whether a certificate issued at `issued` must be replaced. It must be replaced at half its lifetime, or if the clock was set
+    /// back to a time before the certificate is valid.
     fn is_due(&self, issued: SystemTime, now: SystemTime) -> bool {
         let age = now.duration_since(issued);
         matches!(self.identity, Identity::Authority { .. })
@@ -233,7 +233,7 @@ fn config(
     };
     let mut config = builder.with_single_cert(chain, key).map_err(refused)?;
     config.alpn_protocols = vec![b"h2".to_vec()];
-    // Sessions are not resumed: a resumed session would keep the earlier client certificate without checking it again.
+    // Sessions are not resumed, because a resumed session would keep the earlier client certificate without checking it again.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))

@@ -1,7 +1,7 @@
 //! Offline verification of ServiceAccount tokens, without calls to the API server.
 //!
-//! `jsonwebtoken` checks the signature, the times, the issuer and the audience. This module configures `jsonwebtoken`, and checks
-//! additionally that the token has no other audience and that its subject is a ServiceAccount.
+//! `jsonwebtoken` checks the signature, the times, the issuer and the audience. This module configures `jsonwebtoken`. It also checks that
+//! the token has no other audience and that its subject is a ServiceAccount.
 
 mod keys;
 
@@ -16,13 +16,13 @@ use crate::auth::ServiceAccount;
 /// Tolerated difference between the clocks of the API server and the adapter, in seconds.
 const LEEWAY: u64 = 10;
 
-/// Why a token is refused. Contains text from the token only if its signature is valid.
+/// Why a token is refused. The error contains text from the token only if the signature is valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// The token does not have the form that Kubernetes issues.
     #[error("is not a signed token with a key ID")]
     Malformed,
-    /// The token has an algorithm such as `none`, or one with a shared secret.
+    /// The token has an algorithm such as `none`, or an algorithm with a shared secret.
     #[error("is not signed with RS256, ES256 or ES384, as its key requires")]
     Algorithm,
     /// The token was signed by another issuer, or with a key that was removed.
@@ -46,7 +46,7 @@ pub enum TokenError {
     /// The token has further audiences. Another recipient, such as the API server, would accept this token if this process sent it.
     #[error("has audiences other than {0}: use a projected token with a single audience")]
     Shared(String),
-    /// The API server does not accept the token (any more).
+    /// The API server does not accept the token, or no longer accepts it.
     #[error("is not accepted by the API server")]
     Refused,
     /// The token belongs to a user or a node, not to a ServiceAccount.
@@ -94,18 +94,18 @@ impl Claims {
         Ok(())
     }
 
-    /// The identity that the token proves, provided that all other checks have passed.
+    /// Returns the identity that the token proves, provided that all other checks have passed.
     pub(crate) fn verified(&self) -> Result<Verified, TokenError> {
         let account = ServiceAccount::from_subject(&self.sub).ok_or(TokenError::Subject)?;
         Ok(Verified { account, lasts: Duration::from_secs(self.exp.saturating_sub(get_current_timestamp())) })
     }
 }
 
-/// The ID of the signing key, according to the token's header.
+/// Returns the ID of the signing key from the token's header.
 pub(crate) fn key_id(token: &str) -> Result<String, TokenError> {
     let header = decode_header(token).map_err(|error| judge(error.kind(), "", ""))?;
     match header {
-        // Critical extensions are not supported, so tokens with any are refused. Source: RFC 7515, section 4.1.11.
+        // Critical extensions are not supported, so tokens with such extensions are refused. Source: RFC 7515, section 4.1.11.
         Header { crit: Some(_), .. } => Err(TokenError::Malformed),
         Header { kid, .. } => kid.ok_or(TokenError::Malformed),
     }
@@ -114,7 +114,7 @@ pub(crate) fn key_id(token: &str) -> Result<String, TokenError> {
 /// Verifies a token.
 pub(crate) fn verify(token: &str, keys: &KeySet, audience: &str) -> Result<Verified, TokenError> {
     let key = keys.find(&key_id(token)?).ok_or(TokenError::UnknownKey)?;
-    // Use the algorithm of the key, never that of the token.
+    // The key determines the algorithm. The algorithm in the token must not.
     let mut demands = Validation::new(key.algorithm);
     demands.leeway = LEEWAY;
     demands.validate_nbf = true;

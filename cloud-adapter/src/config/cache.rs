@@ -25,18 +25,18 @@ pub struct CacheSettings {
 pub struct CollectionSettings {
     /// Maximum age of the listing while there are watches.
     pub max_age: Duration,
-    /// Items per page, at least 1; `None`: the vendor's page size.
+    /// The number of items per page, at least 1. `None`: the vendor's page size.
     pub page_size: Option<u32>,
-    /// Share of the family's rate that refreshing may use, above 0 and at most 1.
+    /// The share of the family's rate that refreshes may use, above 0 and at most 1.
     pub refresh_share: f64,
 }
 
-/// When a batch of look-ups is sent: as soon as one of the two limits is reached.
+/// When a batch of look-ups is sent: as soon as either limit is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchWindow {
-    /// Maximum time since the last look-up joined.
+    /// The maximum time since the last look-up joined the batch.
     pub idle: Duration,
-    /// Maximum time since the first look-up joined.
+    /// The maximum time since the first look-up joined the batch.
     pub max: Duration,
 }
 
@@ -45,7 +45,8 @@ impl CollectionSettings {
         Self { max_age, page_size: None, refresh_share: 0.25 }
     }
 
-    /// Interval between listings: the maximum age, or longer if the listings would exceed their share of the family's rate.
+    /// Returns the interval between listings: the maximum age, or a longer interval if the listings would exceed their share of the
+    /// family's rate.
     #[must_use]
     pub fn period(&self, rate: f64, pages: usize) -> Duration {
         let pages = u32::try_from(pages).unwrap_or(u32::MAX);

@@ -1,25 +1,26 @@
 //! The section `limits`: parses the vendor call limits into the scheduler's [`cloud_budget::Config`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use cloud_budget::{
     Adaptive, BreakerLimits, BucketConfig, Config, Deadlines, Mode, QueueLimits, RateLimit, Weights,
 };
-use telemetry::hint;
+use telemetry::{hint, nearest};
 
 use super::section::Section;
 use crate::{driver::VendorLimit, vendor::Family};
 
-/// The bucket of the whole account. If this bucket is configured, each call also takes a token from it.
+/// The bucket of the whole account. If the file configures this bucket, each call also takes a token from it.
 const ACCOUNT: &str = "account";
 /// Default safety factor. A factor below 1 leaves part of a vendor's limit unused.
 const SAFETY: f64 = 0.9;
-/// Maximum rate. Larger values are typing errors: no vendor allows such rates, and such a bucket would have no effect.
+/// Maximum rate, in calls a second, and maximum burst. A larger value is a typing error: no vendor allows such a rate, and such a bucket
+/// would have no effect.
 const RATE_MAX: f64 = 100_000.0;
 const BURST_MAX: u32 = 100_000;
 const LIMIT_MAX: f64 = 1e9;
 const WEIGHT_MAX: u32 = 1_000;
-/// Maximum length of a queue, because each queued call takes memory.
+/// Maximum length of a queue, because each queued call takes memory; and maximum number of concurrent calls.
 const QUEUE_MAX: u32 = 1_000_000;
 const CONCURRENCY_MAX: u32 = 10_000;
 const CALLS_MAX: u32 = 1_000_000;
@@ -42,12 +43,12 @@ struct Wanted {
     adaptive: Option<Adaptive>,
 }
 
-/// How much of the vendor's limits is used.
+/// The factors by which the vendor's limits are multiplied.
 #[derive(Clone, Copy, Debug)]
 struct Scale {
     /// The fraction of each limit that is used.
     safety: f64,
-    /// The cluster's share of the account.
+    /// The cluster's share of the account's limits.
     share: f64,
 }
 
@@ -86,7 +87,7 @@ fn buckets(
 ) -> (BTreeMap<String, BucketConfig>, Vec<&'static str>) {
     let mut wanted = limits.sections("buckets", |name, section| bucket(name, section, scale));
     for (name, limit) in defaults {
-        // The driver's tests check its limits, so impossible ones are ignored here.
+        // The driver's tests check the driver's limits, so impossible limits are ignored here.
         if let (false, Ok(limit)) = (wanted.contains_key(*name), limit.scaled(scale.safety, scale.share)) {
             wanted.insert((*name).to_owned(), Wanted { parent: None, limit, adaptive: None });
         }
@@ -112,7 +113,8 @@ fn buckets(
     (buckets, assumed)
 }
 
-/// The default adaptive settings. The floor is below the rate even of slow buckets, so that a throttle can lower their rate, too.
+/// Returns the default adaptive settings. The floor is below the rate of even slow buckets, so that a throttle can lower the rate of these
+/// buckets, too.
 fn cautious(limit: RateLimit) -> Adaptive {
     let usual = Adaptive::default();
     Adaptive { floor: usual.floor.min(limit.rate * usual.decrease), ..usual }
@@ -172,21 +174,24 @@ fn adaptive(section: &mut Section<'_>, limit: Option<RateLimit>) -> Option<Adapt
     Some(found)
 }
 
-/// The parent of an operation is its family, and the parent of a family is the account, unless the file names another parent.
+/// Returns the parent of a bucket. The parent of an operation is its family, and the parent of a family is the account, unless the file
+/// names another parent.
 fn parent(name: &str, one: &Wanted, all: &BTreeMap<String, Wanted>) -> Option<String> {
     let family = name.split_once(':').map(|(family, _)| family.to_owned());
     let account = || (name != ACCOUNT && all.contains_key(ACCOUNT)).then(|| ACCOUNT.to_owned());
     one.parent.clone().or(family).or_else(account)
 }
 
-/// Why the parent of a bucket is invalid, or `None` if it is valid.
+/// Returns why the parent of a bucket is invalid. `None`: the parent is valid.
 fn misplaced(name: &str, parents: &BTreeMap<String, Option<String>>) -> Option<String> {
     let families = Family::ALL.map(Family::word);
     let parent = parents.get(name)?.as_deref()?;
-    let mut known: BTreeSet<&str> = families.into_iter().chain(parents.keys().map(String::as_str)).collect();
-    if !known.contains(parent) {
-        known.insert(ACCOUNT);
-        return Some(format!("unknown bucket '{parent}'{}", hint(parent, known)));
+    let known: Vec<&str> = families.into_iter().chain(parents.keys().map(String::as_str)).collect();
+    if !known.contains(&parent) {
+        // The buckets of the file are not listed, because their names may be wrong, too.
+        let near = nearest(parent, known.into_iter().chain([ACCOUNT]));
+        let near = near.map(|near| format!(", did you mean '{near}'?")).unwrap_or_default();
+        return Some(format!("unknown bucket '{parent}'{near}"));
     }
     let mut at = name;
     for _ in 0..=parents.len() {

@@ -45,7 +45,7 @@ impl LiveConfig {
         let parse: Parse = Box::new(move |contents| {
             let content = contents.first().map(Vec::as_slice).unwrap_or_default();
             let text = str::from_utf8(content).map_err(|error| format!("is not UTF-8 text: {error}"))?;
-            // An editor that writes the file in place truncates it first, so an empty file is not a request for the defaults.
+            // An editor that writes the file in place truncates it first. So an empty file does not mean that the user wants the defaults.
             if text.trim().is_empty() {
                 return Err("is empty: write {} to use the adapter's default limits".to_owned());
             }
@@ -79,7 +79,7 @@ impl LiveConfig {
             }
         };
         if let Source::File(file) = self.source {
-            // Exported as 0 from the start, so that a valid file can be distinguished from a missing metric.
+            // The metric is exported as 0 from the start, so that a valid file can be distinguished from a missing metric.
             metrics.config_refused("limits", false);
             file.run(reload::EVERY, report).await;
         }
@@ -87,7 +87,7 @@ impl LiveConfig {
     }
 }
 
-/// Warns about default limits: they are too slow for some vendors and too fast for others.
+/// Warns about families with assumed limits, which are too slow for some vendors and too fast for others.
 fn log_assumed(config: &Config) {
     for family in &config.assumed {
         tracing::warn!(

@@ -59,10 +59,10 @@ pub struct ReplicaOptions {
 /// The number of replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ReplicaMode {
-    /// Single replica, which always serves.
+    /// A single replica, which always serves.
     #[default]
     Single,
-    /// Several replicas: the holder of a Lease serves, and the others are standbys.
+    /// Several replicas. The replica that holds the Lease serves, and the other replicas are standbys.
     ActiveStandby,
 }
 
@@ -83,7 +83,7 @@ impl Default for ReplicaOptions {
 }
 
 impl ReplicaOptions {
-    /// The identity with which this replica holds the Lease. It includes the replica's address.
+    /// Returns the identity with which this replica holds the Lease. The identity includes the replica's address.
     ///
     /// # Errors
     /// Returns a missing or invalid flag as [`WrongUsage`].
@@ -101,10 +101,10 @@ impl ReplicaOptions {
         }
     }
 
-    /// The security settings for connections to other replicas. All replicas must have the same flags.
+    /// Returns the security settings for connections to other replicas. All replicas must have the same flags.
     ///
     /// # Errors
-    /// Returns [`WrongUsage`] if the CA is missing for replicas that serve TLS, or credentials are missing for replicas that require them.
+    /// Returns [`WrongUsage`] if the replicas serve TLS but the CA is missing, or if they require credentials that are missing.
     pub(crate) fn security(&self, own: &SecurityOptions) -> Result<ChannelSecurity, WrongUsage> {
         let ca = self.peer_ca_file.clone().or_else(|| own.tls_ca_cert.clone());
         if ca.is_none() && own.tls_cert.is_some() {
@@ -132,7 +132,8 @@ impl ReplicaOptions {
         })
     }
 
-    /// Requires the credentials that a leader requires of its callers; without them, a standby could never follow the leader.
+    /// Checks that this replica has the credentials that a leader requires of its callers. Without these credentials, a standby could never
+    /// follow the leader.
     fn proof(&self, asked: AuthenticationKind) -> Result<(), WrongUsage> {
         let missing = match asked {
             AuthenticationKind::None => None,
@@ -153,7 +154,7 @@ impl ReplicaOptions {
         })
     }
 
-    /// The Lease and its client, which does not connect yet.
+    /// Returns the Lease and its client, which does not connect yet.
     ///
     /// # Errors
     /// Returns an unusable kubeconfig as [`WrongUsage`].

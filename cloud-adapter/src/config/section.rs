@@ -7,18 +7,18 @@ use jiff::fmt::friendly::SpanParser;
 use serde_json::{Map, Value};
 use telemetry::hint;
 
-/// Longest duration. Longer ones are typing errors, and could overflow the clock.
+/// Maximum duration. A longer duration is a typing error, and could overflow the clock.
 const LONGEST: Duration = Duration::from_hours(30 * 24);
 
 /// Parses a whole file.
 ///
 /// # Errors
-/// Returns all faults of the file; if it is not valid YAML, only that fault.
+/// Returns all faults of the file. If the file is not valid YAML, this is the only fault.
 pub(super) fn read<T>(text: &str, read: impl FnOnce(&mut Section<'_>) -> T) -> Result<T, Vec<String>> {
     let value = if text.trim().is_empty() {
         Value::Null
     } else {
-        // Report one line without an excerpt, because a file named by mistake may contain secrets.
+        // The error is reported without an excerpt of the file, because a file named by mistake may contain secrets.
         serde_saphyr::from_str(text).map_err(|error| vec![error.without_snippet().to_string()])?
     };
     let mut faults = Vec::new();
@@ -42,7 +42,7 @@ impl Section<'_> {
         Section::enter(self.path_of(key), value, self.faults, read)
     }
 
-    /// Returns the sections below a key, whose names are arbitrary.
+    /// Returns the sections below a key. The names of these sections are arbitrary.
     pub(super) fn sections<T>(
         &mut self,
         key: &'static str,
@@ -107,7 +107,7 @@ impl Section<'_> {
         })
     }
 
-    /// The number of faults found so far.
+    /// Returns the number of faults found so far.
     pub(super) fn faults(&self) -> usize {
         self.faults.len()
     }

@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 
 use super::*;
 
-/// An example of a file with all keys.
+/// A configuration file with all keys.
 const WHOLE: &str = r#"
 limits:
   mode: shadow
@@ -34,7 +34,7 @@ fn bucket(parent: Option<&str>, rate: f64, burst: u32) -> BucketConfig {
     BucketConfig { parent: parent.map(str::to_owned), limit: RateLimit { rate, burst }, adaptive }
 }
 
-/// Returns all faults of a file, one per line.
+/// Returns all faults of a file, one fault per line.
 #[track_caller]
 fn faults(text: &str) -> String {
     Config::parse(text, &[]).expect_err("has faults").replace("; ", "\n")
@@ -62,7 +62,7 @@ fn every_key_is_read() {
 fn a_cluster_gets_its_share_of_the_vendors_limit() {
     let config = Config::parse(WHOLE, &[]).expect("valid");
     let buckets = &config.limits.buckets;
-    // Half of 3,600 an hour, of which nine tenths are used, is 1,620. This includes a burst of 30.
+    // Half of 3,600 calls an hour, times the safety factor 0.9, is 1,620 calls an hour. This number includes the burst of 30.
     assert_eq!(buckets["account"], bucket(None, 1590.0 / 3600.0, 30));
     assert_eq!(buckets["compute"], bucket(Some("account"), 10.0, 20));
     let adaptive = Some(Adaptive { floor: 0.4, decrease: 0.6 });

@@ -18,20 +18,20 @@ impl Cursor {
         Self { at: at.into(), kept: None }
     }
 
-    /// Adds data of earlier pages, which the runtime keeps until the listing ends. The data can only be borrowed, because a page may be
+    /// Adds data of earlier pages. The runtime keeps the data until the listing ends. The data can only be borrowed, because a page may be
     /// requested more than once.
     #[must_use]
     pub fn keeping<K: Send + Sync + 'static>(self, kept: K) -> Self {
         Self { kept: Some(Arc::new(kept)), ..self }
     }
 
-    /// The position of the next page.
+    /// Returns the position of the next page.
     #[must_use]
     pub fn at(&self) -> &str {
         &self.at
     }
 
-    /// The data of earlier pages. `None`: there is no data of this type.
+    /// Returns the data of earlier pages. `None`: there is no data of this type.
     #[must_use]
     pub fn kept<K: 'static>(&self) -> Option<&K> {
         self.kept.as_deref()?.downcast_ref()

@@ -9,7 +9,7 @@ use cloud_api_proto::v1alpha1::{Backend, Fence, LoadBalancerKey, LoadBalancerSpe
 pub struct DesiredLoadBalancer {
     /// The key of the load balancer, which drivers write to tags.
     pub key: LoadBalancerKey,
-    /// The owner, which drivers write to tags and use in the display name.
+    /// The owner. Drivers write the owner to tags and use it in the display name.
     pub owner: Owner,
     /// The cluster's display name.
     pub cluster_name: String,
@@ -17,9 +17,9 @@ pub struct DesiredLoadBalancer {
     pub inheritance: Inheritance,
     /// The validated specification.
     pub spec: LoadBalancerSpec,
-    /// The backends, ordered by provider ID. Shared, because thousands of load balancers have the same backends.
+    /// The backends, ordered by provider ID. The slice is shared, because thousands of load balancers have the same backends.
     pub backends: Arc<[Backend]>,
-    /// Versioned hash of the specification without the backends, which the last step records in the cloud.
+    /// The versioned hash of the specification without the backends. The last step records the hash in the cloud.
     pub hash: String,
 }
 
@@ -32,14 +32,16 @@ impl DesiredLoadBalancer {
         Adopter { key, owner, cluster_name, inheritance: *inheritance }
     }
 
-    /// The vendor's ID of the load balancer to share with others. `None`: the key has its own load balancer.
+    /// Returns the vendor's ID of the load balancer that the Service shares with other users. `None`: the Service has its own load
+    /// balancer.
     #[must_use]
     pub fn shares(&self) -> Option<&str> {
         Some(self.spec.load_balancer_id.as_str()).filter(|id| !id.is_empty())
     }
 }
 
-/// A Service that may take over a load balancer of another controller, with all parts of the names that such controllers generate.
+/// A Service that may take over a load balancer of another controller. An heir contains all parts of the names that such controllers
+/// generate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adopter {
     /// The key under which the load balancer is taken over.
@@ -60,7 +62,7 @@ pub enum Inheritance {
     /// Only the owner's UID is a proof.
     #[default]
     ByUid,
-    /// The names of cluster, namespace and Service are a proof, too: the operator confirms that no other cluster of the project has this
+    /// The names of cluster, namespace and Service are also a proof: the operator confirms that no other cluster of the project has this
     /// name.
     ByName,
 }

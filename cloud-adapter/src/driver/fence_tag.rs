@@ -2,7 +2,7 @@
 
 use cloud_api_proto::v1alpha1::Fence;
 
-/// The value of the tag. `None`: the request has no writer, as in a dry run.
+/// Returns the value of the tag. `None`: the request has no writer, as in a dry run.
 #[must_use]
 pub fn write_fence(fence: &Fence) -> Option<String> {
     let Fence { scope, epoch, sequence } = fence;

@@ -14,10 +14,11 @@ pub trait Item: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {
     /// The family of the vendor calls that read the collection.
     const FAMILY: Family;
 
-    /// The key of the item in its collection, and in the watch.
+    /// Returns the key of the item in its collection and in the watch.
     fn key(&self) -> &str;
 
-    /// The cluster that the item belongs to; empty if it belongs to none. The cluster and the key decide which watches include the item.
+    /// Returns the cluster to which the item belongs. Empty: the item belongs to no cluster. The cluster and the key decide which watches
+    /// include the item.
     fn cluster(&self) -> &str {
         ""
     }
@@ -58,27 +59,28 @@ impl<D: Clone + PartialEq + fmt::Debug + Send + Sync + 'static> Item for LoadBal
     }
 }
 
-/// A load balancer as listed. A shared load balancer has one record for each user, and one record for the load balancer itself, which
-/// belongs to the owner, if any.
+/// A load balancer as listed. A shared load balancer has one record for each user. Another record is for the load balancer itself, and
+/// belongs to the owner, if there is one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadBalancerRecord<D> {
     /// The load balancer as the contract describes it. `key`, `owner` and `fence` come from the tags, and are unset without tags. If the
-    /// tags have only one part of the key, the other part is empty. The load balancer then has no owner, and only a key that matches the
-    /// remaining part may adopt it.
+    /// tags contain only one part of the key, the other part is empty. The load balancer then has no owner, and only a Service whose key
+    /// matches the remaining part may adopt it.
     ///
-    /// The state `ABSENT` marks remains of a deleted load balancer, such as its address: a deletion removes them, and a create does not
-    /// build on them.
+    /// The state `ABSENT` marks remains of a deleted load balancer, such as its address. A deletion removes the remains, and a create does
+    /// not build on them.
     pub summary: LoadBalancer,
     /// The driver-specific details.
     pub detail: D,
-    /// Whether the owner has released the load balancer while others still share it. A released load balancer does not block its owner's
-    /// requests, and a deletion for the owner ignores it. When the owner needs a load balancer again, the owner takes this one back.
+    /// Whether the owner has released the load balancer while other users still share it. A released load balancer does not block requests
+    /// of its owner, and a deletion for the owner ignores it. When the owner needs a load balancer again, the owner takes back the released
+    /// load balancer.
     pub left: bool,
     /// The origin according to the tags.
     pub origin: Origin,
-    /// The namespaces whose Services may adopt the load balancer if it has no owner, according to one of its tags.
+    /// The namespaces, according to a tag, whose Services may adopt the load balancer if it has no owner.
     pub adoptable_by: Namespaces,
-    /// The namespaces, besides the owner's, whose Services may share the load balancer, according to one of its tags.
+    /// The namespaces, according to a tag, whose Services may share the load balancer. The owner's namespace is not in the list.
     pub shared_with: Namespaces,
 }
 
@@ -88,7 +90,7 @@ pub enum Origin {
     /// The load balancer was created for its owner.
     #[default]
     Created,
-    /// The load balancer existed before its owner, which adopted it by its ID. When the owner is deleted, the load balancer is released,
+    /// The load balancer existed before its owner, which adopted it by its ID. When the owner is deleted, the load balancer is released and
     /// not deleted.
     Adopted,
 }
@@ -104,20 +106,20 @@ impl Namespaces {
         Self(names.filter(|name| !name.is_empty()).map(str::to_owned).collect())
     }
 
-    /// Whether the tag includes the namespace.
+    /// Returns whether the tag includes the namespace.
     pub(crate) fn include(&self, namespace: &str) -> bool {
         self.0.iter().any(|name| name == namespace || name == "*")
     }
 }
 
 impl<D> LoadBalancerRecord<D> {
-    /// A load balancer that was created for its owner and is not shared.
+    /// Creates the record of a load balancer that was created for its owner and is not shared.
     pub fn new(summary: LoadBalancer, detail: D) -> Self {
         let (adoptable_by, shared_with) = (Namespaces::default(), Namespaces::default());
         Self { summary, detail, left: false, origin: Origin::Created, adoptable_by, shared_with }
     }
 
-    /// Whether the tags of the load balancer name this key.
+    /// Returns whether the tags of the load balancer name this key.
     pub fn belongs_to(&self, key: &LoadBalancerKey) -> bool {
         self.summary.key.as_ref() == Some(key)
     }
@@ -130,8 +132,8 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// Cursor of the next page. `None`: this was the last page.
     pub next: Option<Cursor>,
-    /// The total number of items, for vendors that page by offset and return it: the runtime then detects pages that shift during the
-    /// listing, and restarts the listing. `None`: the vendor's cursors are stable.
+    /// The total number of items, from vendors that page by offset and return this number. With it, the runtime detects pages that shift
+    /// during the listing, and restarts the listing. `None`: the vendor's cursors are stable.
     pub total: Option<u64>,
 }
 

@@ -13,20 +13,21 @@ pub enum VendorLimit {
         limit: f64,
         /// The length of the window.
         window: Duration,
-        /// Number of calls of the window that may be made at once, at least 1.
+        /// The number of calls of the window that may be made at once, at least 1.
         burst: u32,
     },
     /// A token bucket of the vendor, such as 10 calls a second and 50 at once.
     Bucket {
         /// Number of calls a second, above 0.
         rate: f64,
-        /// Number of calls at once, at least 1.
+        /// The number of calls that may be made at once, at least 1.
         burst: u32,
     },
 }
 
 impl VendorLimit {
-    /// The rate limit of one cluster. `safety`: the fraction of the limit that is used; `share`: the cluster's share of the account.
+    /// Returns the rate limit of one cluster. `safety` is the fraction of the limit that is used, and `share` is the cluster's share of the
+    /// account.
     ///
     /// # Errors
     /// Returns an error, with the largest possible burst, if the burst uses up the whole window.
@@ -49,7 +50,7 @@ impl VendorLimit {
     }
 }
 
-/// A share of a burst, rounded down to a whole number of calls, but at least 1.
+/// Returns a share of a burst, rounded down to a whole number of calls, but at least 1.
 fn part_of(burst: u32, share: f64) -> u32 {
     #[expect(
         clippy::cast_possible_truncation,

@@ -2,8 +2,8 @@
 
 /// Returns the name for `LoadBalancerSpec.name`, for a vendor whose names have at most `longest` bytes.
 ///
-/// `digest` identifies the key and is the last part of the names that the driver generates. It is appended to a requested name that must be
-/// truncated, or that ends like a generated name of another key.
+/// `digest` identifies the key and is the last part of the names that the driver generates. The digest is appended to a requested name that
+/// must be truncated, or that ends like a generated name of another key.
 #[must_use]
 pub fn wished_name(wish: &str, digest: &str, longest: usize) -> String {
     let last = wish.rsplit_once('-').map(|(_, last)| last);

@@ -11,18 +11,18 @@ use super::{
 };
 use crate::vendor::{Family, Operation, Session, VendorResponse};
 
-/// Names of load balancers that another controller created: for one owner, for two owners, for an owner without proof, and for another
+/// The names of load balancers that another controller created: for one owner, for two owners, for an owner without proof, and for another
 /// owner.
 pub(crate) const SOLE: &str = "sole";
 pub(crate) const SHARED: &str = "shared";
 pub(crate) const UNPROVEN: &str = "unproven";
 pub(crate) const OTHERS: &str = "others";
-/// The name of a load balancer that other keys use, too.
+/// The name of a load balancer that is also used by other keys.
 pub(crate) const USED: &str = "used";
 /// A size to which no existing load balancer can be changed.
 pub(crate) const ANOTHER_SIZE: &str = "another";
 
-/// Time after a lost answer in which a create may still be executed.
+/// The time after a lost answer within which a create may still be executed.
 pub(crate) const CREATE_HORIZON: Duration = Duration::from_mins(2);
 
 /// A cloud without objects that accepts all writes.

@@ -13,18 +13,19 @@ use super::existence::Proof;
 const NOT_VISIBLE_KEPT: Duration = Duration::from_secs(5);
 /// How long a proven absence is cached, unless the instance is seen again earlier.
 const GONE_KEPT: Duration = Duration::from_mins(10);
-/// Maximum number of recorded absences. Further instances count as not visible, which is safe, because their nodes are not deleted.
+/// Maximum number of recorded absences. Further missing instances count as not visible. This is safe, because their nodes are not deleted.
 const ABSENT_MAX: usize = 20_000;
-/// Maximum number of recorded instances of the cluster. With fewer witnesses fewer absences can be proven, so fewer nodes are deleted.
+/// Maximum number of recorded instances of the cluster. If fewer instances are recorded, fewer absences can be proven, so fewer nodes are
+/// deleted.
 const MEMBERS_MAX: usize = 50_000;
 
 /// The recorded absence of one instance.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Absent {
-    /// The times of the first and the last read that missed the instance; no read between them showed it.
+    /// The times of the first and the last read that missed the instance. No read between these times showed the instance.
     pub(crate) since: Instant,
     pub(crate) last: Instant,
-    /// Whether the vendor was asked for this ID. Otherwise a listing lacked the instance.
+    /// Whether the vendor was asked for this ID. If not, a listing lacked the instance.
     pub(crate) direct: bool,
     /// The proof at the time of the last read.
     pub(crate) proof: Option<Proof>,
@@ -37,12 +38,13 @@ pub(crate) struct Memory(Mutex<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     absent: BTreeMap<String, Absent>,
-    /// Instances that were looked up by ID and exist: they belong to the cluster.
+    /// The instances that were looked up by ID and exist. Such instances belong to the cluster.
     members: HashSet<String, foldhash::fast::RandomState>,
 }
 
 impl Memory {
-    /// The recorded absence, if it was checked at `bound` or later; without a bound, if the record has not expired.
+    /// Returns the recorded absence, if it was checked at `bound` or later. Without a bound, returns the absence if the record has not
+    /// expired.
     pub(crate) fn recall(&self, id: &str, bound: Option<Instant>) -> Option<Absent> {
         let inner = self.inner();
         let absent = inner.absent.get(id)?;
@@ -80,8 +82,8 @@ impl Memory {
         }
     }
 
-    /// Records instances that were looked up by ID and exist. `held` returns whether an instance is still known to exist; when the record
-    /// is full, instances that are not known to exist are evicted.
+    /// Records instances that were looked up by ID and exist. `held` returns whether an instance is still known to exist. When the record
+    /// is full, instances that are no longer known to exist are evicted.
     pub(crate) fn seen<'a>(&self, ids: impl IntoIterator<Item = &'a str>, held: impl Fn(&str) -> bool) {
         let mut inner = self.inner();
         let mut full = false;
@@ -100,7 +102,7 @@ impl Memory {
         }
     }
 
-    /// Whether the instance is known to belong to the cluster.
+    /// Returns whether the instance is known to belong to the cluster.
     pub(crate) fn is_member(&self, id: &str) -> bool {
         self.inner().members.contains(id)
     }

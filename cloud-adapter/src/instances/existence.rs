@@ -1,4 +1,4 @@
-//! Derives one of the five values of existence from the observations. Absence must be proven. This module is pure.
+//! Derives the existence of an instance, one of five values, from the observations. Absence must be proven. This module is pure.
 
 use std::{
     sync::Arc,
@@ -21,9 +21,9 @@ pub(crate) enum Seen {
     NotListed,
     /// The vendor reported that this ID does not exist.
     DirectlyGone {
-        /// Time since the first read that missed the instance.
+        /// The time since the first read that missed the instance.
         missing_for: Duration,
-        /// Proof that the absence is not due to wrong credentials or lagging reads.
+        /// The proof that the absence is not due to wrong credentials or lagging reads.
         proof: Option<Proof>,
     },
     /// The instance belongs to another provider or region.
@@ -35,24 +35,24 @@ pub(crate) enum Seen {
 /// Proof that the reads were made in the right scope of the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
-    /// Number of witnesses. The read that missed the absent instance, or a later read, saw each witness. A witness belongs to the cluster,
-    /// or was seen earlier together with the absent instance.
+    /// The number of witnesses: other instances that a read saw when it missed the absent instance, or later. A witness belongs to the
+    /// cluster, or was seen earlier together with the absent instance.
     Witnesses(usize),
-    /// The credentials have the scope in which the instance was seen before, and the instance did not disappear together with all others.
+    /// The credentials have the scope in which the instance was seen before, and not all other instances disappeared together with it.
     Credentials,
 }
 
-/// Further facts on which the judgement depends.
+/// Further facts on which the verdict depends.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts<'a> {
     pub(crate) scope: &'a Scope,
     pub(crate) observed_at: SystemTime,
     pub(crate) now: SystemTime,
-    /// Maximum time by which reads lag behind writes.
+    /// The maximum time by which reads lag behind writes.
     pub(crate) horizon: Duration,
 }
 
-/// Judges the existence of an instance.
+/// Decides whether an instance exists.
 pub(crate) fn judge(seen: Seen, facts: &Facts<'_>) -> Verdict {
     match seen {
         Seen::Found(instance, proof) if instance.state() == InstanceState::Terminated => {
@@ -73,7 +73,7 @@ pub(crate) fn judge(seen: Seen, facts: &Facts<'_>) -> Verdict {
     }
 }
 
-/// The verdict on an absent instance. Without a proof of absence, the instance counts as not visible.
+/// Returns the verdict on an absent instance. Without a proof of absence, the instance counts as not visible.
 fn gone(method: Method, proof: Option<Proof>, facts: &Facts<'_>) -> Verdict {
     let witnesses = match proof {
         None => return Verdict::plain(Existence::NotVisible),

@@ -1,5 +1,5 @@
-//! Look-ups by ID. Requests that arrive at nearly the same time share a batch, and requests for IDs that are already being looked up wait
-//! for that result. IDs are never looked up with one vendor call each.
+//! Look-ups by ID. Requests that arrive at nearly the same time share a batch. A request for IDs that are already being looked up waits for
+//! that result. No ID is looked up with a vendor call of its own.
 //!
 //! A shared look-up in progress is a "flight". It continues as long as any caller waits for it.
 
@@ -31,19 +31,19 @@ use crate::{
     vendor::{Session, Waiter, Waiters},
 };
 
-/// Before the first listing, a listing is assumed to have this many pages. If a look-up needs more batches, the adapter lists instead,
-/// because a listing is then cheaper.
+/// The assumed number of pages of a listing, before the first listing. If a look-up needs more batches than that, the adapter lists
+/// instead, because a listing is then cheaper.
 const PAGES: usize = 8;
 
-/// The requested IDs: vendor IDs by provider ID.
+/// The requested IDs: the vendor's ID for each provider ID.
 pub(crate) type Wanted = BTreeMap<String, String>;
 
 /// The results of a flight.
 #[derive(Debug)]
 pub(crate) struct FlightResults {
-    /// Time at which the first vendor call began.
+    /// The time at which the first vendor call began.
     pub(crate) asked: Instant,
-    /// Results by provider ID. `error` has the reason for missing IDs.
+    /// The results by provider ID. `error` contains the reason for missing IDs.
     pub(crate) found: BTreeMap<String, LookupResult>,
     pub(crate) error: Option<VendorError>,
 }
@@ -62,7 +62,7 @@ pub(crate) enum LookupResult {
 
 type Flight = Shared<BoxFuture<'static, Arc<FlightResults>>>;
 
-/// A flight for which a caller waits, and the registration of that caller.
+/// A flight for which a caller waits, together with the registration of that caller.
 struct Joined {
     flight: Flight,
     waiter: Waiter,
@@ -81,7 +81,7 @@ pub(crate) struct LookUps<S> {
     batch: usize,
     window: Mutex<BatchWindow>,
     batches: Mutex<Vec<Batch>>,
-    /// Counter of flights, by which each flight selects different witnesses.
+    /// The counter of flights. Each flight uses it to select different witnesses.
     round: AtomicUsize,
 }
 
@@ -95,17 +95,17 @@ struct Gathering {
     order: Mutex<Order>,
     /// The waiting callers, which determine priority and deadline before and after sending.
     waiters: Arc<Waiters>,
-    /// Notified when the batch is full, so that waiting for further IDs has no benefit.
+    /// Notified when the batch is full. Then it is useless to wait for further IDs.
     full: Notify,
 }
 
 struct Order {
     wanted: Wanted,
-    /// The session of the most urgent caller that joined before sending. The vendor calls are charged to it.
+    /// The session of the most urgent caller that joined before the batch was sent. The vendor calls are charged to this session.
     session: Session,
     opened: Instant,
     joined: Instant,
-    /// Time at which the batch was sent; until then, further callers may join.
+    /// The time at which the batch was sent. Until then, further callers may join.
     asked: Option<Instant>,
 }
 
@@ -142,13 +142,13 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         *self.window.lock().unwrap_or_else(PoisonError::into_inner) = window;
     }
 
-    /// Looks up IDs by vendor calls that began at `bound` or later; `None` also accepts calls that are in progress.
+    /// Looks up IDs with vendor calls that began at `bound` or later. If `bound` is `None`, calls that are in progress also count.
     ///
-    /// Cost: one vendor call per batch, shared with concurrent callers. If it is cheaper: one listing, and one batch for the IDs that the
-    /// listing lacks.
+    /// Cost: one vendor call per batch, shared with concurrent callers. If a listing is cheaper, the cost is one listing, and one batch for
+    /// the IDs that the listing lacks.
     ///
     /// # Errors
-    /// Returns the error of a vendor call if any requested ID was not answered.
+    /// Returns the error of a vendor call if any requested ID remained without an answer.
     pub(crate) async fn get(
         self: &Arc<Self>,
         wanted: Wanted,
@@ -156,7 +156,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         session: &Session,
     ) -> Result<Vec<Arc<FlightResults>>, VendorError> {
         let ids: Vec<String> = wanted.keys().cloned().collect();
-        // Each request is queued separately for fairness, under the name of its first ID.
+        // For fairness, each request is queued separately, under the name of its first ID.
         let session = &session.about(ids.first().map_or("", String::as_str));
         let landed =
             futures::future::try_join_all(self.join(wanted, bound, session).into_iter().map(Joined::landed));
@@ -199,15 +199,15 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         flights
     }
 
-    /// The number of IDs at which a batch is closed: as many as fit into the vendor calls of one listing. With more IDs, a listing is
-    /// cheaper anyway.
+    /// Returns the number of IDs at which a batch is closed: as many as fit into the vendor calls of one listing. With more IDs, a listing
+    /// is cheaper anyway.
     fn full(&self) -> usize {
         self.batch.saturating_mul(self.snapshot.pages().unwrap_or(1).max(1))
     }
 }
 
 impl Joined {
-    /// Waits for the result, or for the error that the result will be too late for this caller.
+    /// Waits for the result. Returns an error if the result will be too late for this caller.
     async fn landed(mut self) -> Result<Arc<FlightResults>, VendorError> {
         tokio::select! {
             biased;
@@ -218,7 +218,7 @@ impl Joined {
 }
 
 impl Order {
-    /// Charges this session instead of the current one if its caller is more urgent.
+    /// Charges the calls to this session if its caller is more urgent than the caller of the current session.
     fn paid_by(&mut self, session: &Session) {
         if session.purpose().priority > self.session.purpose().priority {
             self.session = session.clone();
@@ -235,8 +235,8 @@ impl Gathering {
         gathering
     }
 
-    /// Moves all IDs from `wanted` to the batch if it is not sent yet. If the batch was sent at `bound` or later, removes the IDs that it
-    /// answers. Returns how joining saves a vendor call; `None`: joining saves none.
+    /// Moves all IDs from `wanted` to the batch if the batch is not sent yet. If the batch was sent at `bound` or later, removes the IDs
+    /// that the batch answers. Returns how joining saves a vendor call; `None`: joining saves no call.
     fn join(
         &self,
         wanted: &mut Wanted,
@@ -269,7 +269,7 @@ impl Gathering {
         }
     }
 
-    /// Waits until no ID has joined for `idle`, until `max` has passed, or until the batch is full. Then closes the batch.
+    /// Closes the batch as soon as no ID has joined for `idle`, `max` has passed, or the batch is full.
     async fn close(&self, window: BatchWindow) -> (Wanted, Session, Instant) {
         let mut full = false;
         loop {

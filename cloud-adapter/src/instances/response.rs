@@ -28,7 +28,7 @@ pub(crate) struct GetResponse {
     pub(crate) cost: Option<Cost>,
 }
 
-/// Encodes answers. Reserves the whole answer's size at once, because a growing buffer is copied repeatedly.
+/// Encodes answers. The codec reserves memory for the whole answer at once, because a growing buffer is copied repeatedly.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseCodec;
 

@@ -57,7 +57,7 @@ impl<D: Driver> InstanceService for Service<D> {
         &self,
         request: Request<BatchGetInstancesRequest>,
     ) -> Result<Response<BatchGetInstancesResponse>, Status> {
-        // Network callers never reach this method: the route that [`shared`] adds answers them.
+        // Requests from the network never reach this method: the route that [`shared`] adds answers them.
         let answer = self.batch(request).await?.into_inner().encode_to_vec();
         let answer = BatchGetInstancesResponse::decode(answer.as_slice());
         Ok(Response::new(answer.map_err(|error| Status::internal(error.to_string()))?))
@@ -78,8 +78,8 @@ impl<D: Driver> Service<D> {
     }
 }
 
-/// Serves `BatchGetInstances` without copying instances. This route takes precedence over the generated server, whose answers own their
-/// content.
+/// Serves `BatchGetInstances` without copying instances. This route takes precedence over the generated server, whose answers must own
+/// their content.
 pub(crate) fn shared<D: Driver>(routes: Routes, service: Arc<Service<D>>) -> Routes {
     let answered = service_fn(move |request: http::Request<axum::body::Body>| {
         let service = Arc::clone(&service);

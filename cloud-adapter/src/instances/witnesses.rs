@@ -1,16 +1,16 @@
 //! Counts the witnesses that prove that the reads were made in the right scope of the cloud. This module is pure.
 //!
-//! A token for another project shows none of the cluster's instances, but possibly many others. Therefore only instances of the cluster,
-//! and instances that were seen before together with the missing one, are witnesses.
+//! With a token for another project, reads show none of the cluster's instances, but possibly many other instances. Therefore only
+//! instances of the cluster, and instances that were seen before together with the missing instance, are witnesses.
 
 use tokio::time::Instant;
 
 use crate::snapshot::Departed;
 
-/// The instances that were shown by reads since a given time.
+/// The instances that reads have shown since a given time: the possible witnesses.
 #[derive(Debug, Default)]
 pub(crate) struct Witnesses {
-    /// For each instance, the time since which reads have shown it. The oldest time comes first.
+    /// The time since which reads have shown each instance, the oldest time first.
     all: Vec<Instant>,
     /// The same times, for instances of the cluster only.
     members: Vec<Instant>,
@@ -27,8 +27,8 @@ impl Witnesses {
         Self { all, members }
     }
 
-    /// The number of witnesses for a missing instance: instances that existed when the missing one was last seen, and instances of the
-    /// cluster.
+    /// Returns the number of witnesses for a missing instance: instances that existed when the missing instance was last seen, and
+    /// instances of the cluster.
     pub(crate) fn count(&self, last_seen: Option<Instant>) -> usize {
         let until = |row: &[Instant]| last_seen.map_or(0, |at| row.partition_point(|since| *since <= at));
         until(&self.all) + self.members.len() - until(&self.members)
@@ -40,8 +40,8 @@ impl Witnesses {
     }
 }
 
-/// Whether a self-check proves the absence of an instance: the instance was seen in this scope, and did not disappear together with all
-/// others.
+/// Returns whether a self-check proves the absence of an instance. It does if the instance was seen in this scope and not all other
+/// instances disappeared together with it.
 pub(crate) fn alone(departed: Option<Departed>) -> bool {
     departed.is_some_and(|one| !one.en_masse)
 }

@@ -7,8 +7,8 @@ use cloud_api_proto::v1alpha1::{
     instance_address::{Type, Value},
 };
 
-/// Adds an address of an instance. The first address of each type and IP family is the primary one. Omits an invalid IP address, because a
-/// Node must not show it.
+/// Adds an address of an instance. The first address of each type and IP family is the primary address. An invalid IP address is omitted,
+/// because a Node must not show it.
 pub fn add_address(addresses: &mut Vec<InstanceAddress>, kind: Type, text: &str, network: &str) {
     let (value, family) = match kind {
         Type::Hostname | Type::InternalDns | Type::ExternalDns => (Value::Name(text.to_owned()), 0),

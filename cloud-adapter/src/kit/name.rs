@@ -12,8 +12,8 @@ const NAME_DIGEST: usize = 10;
 /// Length of a digest, in bytes.
 const DIGEST: usize = 16;
 
-/// Returns the name of a new load balancer: the requested one, with at most `longest` bytes; or else a readable name of limited length that
-/// is unique for the key.
+/// Returns the name of a new load balancer. This is the requested name, with at most `longest` bytes, or else a readable name of limited
+/// length that is unique for the key.
 pub fn balancer_name(desired: &DesiredLoadBalancer, longest: usize) -> String {
     let DesiredLoadBalancer { key, owner, cluster_name, spec, .. } = desired;
     let digest = name_digest(key);
@@ -27,7 +27,8 @@ pub fn balancer_name(desired: &DesiredLoadBalancer, longest: usize) -> String {
     format!("{}-{digest}", readable.trim_matches('-'))
 }
 
-/// Whether a name belongs to a key. Compares only the digest, because the readable part may have been different.
+/// Returns a function that tells whether a name belongs to a key. Only the digest is compared, because the readable part may have been
+/// different.
 pub fn names_of(key: &LoadBalancerKey) -> impl Fn(&str) -> bool + use<> {
     let digest = name_digest(key);
     move |name| name.rsplit_once('-').is_some_and(|(_, last)| last == digest)
@@ -37,7 +38,7 @@ fn name_digest(key: &LoadBalancerKey) -> String {
     key_digest(key).chars().take(NAME_DIGEST).collect()
 }
 
-/// The digest of a key. Every process computes the same one, so it can be the idempotency token of a create.
+/// Returns the digest of a key. Every process computes the same digest, so the digest can be the idempotency token of a create.
 pub fn key_digest(key: &LoadBalancerKey) -> String {
     digest(&[&key.cluster_id, &key.owner_uid])
 }
@@ -53,8 +54,8 @@ pub fn digest(words: &[&str]) -> String {
     digest.finalize().iter().take(DIGEST).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether a hash in the cloud differs from [`DesiredLoadBalancer::hash`]. Returns false for a hash of another version: the driver compares
-/// the fields then, and the hash alone causes no write.
+/// Returns whether a hash in the cloud differs from [`DesiredLoadBalancer::hash`]. Returns false for a hash of another version. The driver
+/// then compares the fields, and the hash alone causes no write.
 pub fn is_outdated(there: &str, wanted: &str) -> bool {
     let version = |hash: &str| hash.split_once('-').map(|(version, _)| version.to_owned());
     there.is_empty() || (there != wanted && version(there) == version(wanted))

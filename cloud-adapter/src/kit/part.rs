@@ -1,8 +1,8 @@
-//! Objects that a step of a plan depends on.
+//! Objects on which a step of a plan depends.
 
 use crate::driver::{Fault, VendorError};
 
-/// An object that a step depends on.
+/// An object on which a step depends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The object exists, with this ID.

@@ -5,18 +5,18 @@ use crate::driver::Location;
 /// The region of an adapter, and whether provider IDs name it.
 #[derive(Clone, Copy, Debug)]
 pub enum Region<'a> {
-    /// Every provider ID has a region.
+    /// Every provider ID contains a region.
     Required(&'a str),
-    /// A provider ID without a region, `<scheme>:///<instance>`, counts as in this region.
+    /// A provider ID may lack a region, as in `<scheme>:///<instance>`. Such an ID counts as an ID of this region.
     Optional(&'a str),
 }
 
-/// The text of `Node.spec.providerID` for an instance.
+/// Returns the text of `Node.spec.providerID` for an instance.
 pub fn provider_id(scheme: &str, region: &str, instance: &str) -> String {
     format!("{scheme}://{region}/{instance}")
 }
 
-/// Parses a provider ID for an adapter in a region. An instance ID has only characters that need no encoding in an API path or a list.
+/// Parses a provider ID for an adapter in a region. An instance ID contains only characters that need no encoding in an API path or a list.
 pub fn locate(scheme: &str, region: Region<'_>, provider_id: &str) -> Location {
     let Some((other, rest)) = provider_id.split_once("://") else { return Location::Malformed };
     if other != scheme {
@@ -33,7 +33,7 @@ pub fn locate(scheme: &str, region: Region<'_>, provider_id: &str) -> Location {
     if is_here { Location::Here(instance.to_owned()) } else { Location::Elsewhere }
 }
 
-/// Whether a text consists of letters, digits and dashes.
+/// Returns whether a text consists of letters, digits and dashes.
 pub fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }

@@ -9,20 +9,20 @@ use crate::{
     vendor::{Operation, VendorRequest},
 };
 
-/// The authorization header of a bearer token, marked as sensitive, so that it is never logged.
+/// Returns the authorization header of a bearer token. The header is marked as sensitive, so that it is never logged.
 pub fn bearer(token: &str) -> Result<HeaderValue, InvalidHeaderValue> {
     let mut value = HeaderValue::try_from(format!("Bearer {token}"))?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-/// Begins a request for an answer in JSON. `content` is the body that the caller will set.
+/// Starts to build a request for an answer in JSON. `content` is the body that the caller will set.
 pub fn request(method: Method, url: String, content: &Bytes) -> http::request::Builder {
     let request = http::Request::builder().method(method).uri(url).header(header::ACCEPT, "application/json");
     if content.is_empty() { request } else { request.header(header::CONTENT_TYPE, "application/json") }
 }
 
-/// Converts the error for a request that cannot be built.
+/// Returns the built request, or converts the error of a request that cannot be built.
 pub fn built(
     operation: Operation,
     request: Result<VendorRequest, http::Error>,
@@ -32,13 +32,13 @@ pub fn built(
 
 /// Serialises the body of a request.
 pub fn body(operation: Operation, content: &impl Serialize) -> Result<Bytes, VendorError> {
-    // Requests may wait for minutes in a queue, so release the unused capacity.
+    // Requests may wait in a queue for minutes, so the unused capacity is released.
     serde_json::to_vec(content)
         .map(|text| Bytes::from(text.into_boxed_slice()))
         .map_err(|error| VendorError::nonsense(format!("{operation}: cannot serialise the request: {error}")))
 }
 
-/// The path of a page of a listing: `<path>?limit=<size>&cursor=<cursor>`. `most`: the vendor's maximum size of a page.
+/// Returns the path of a page of a listing: `<path>?limit=<size>&cursor=<cursor>`. `most` is the vendor's maximum page size.
 pub fn page(path: &str, cursor: Option<&str>, size: Option<u32>, most: u32) -> String {
     let limit = size.unwrap_or(most).min(most);
     match cursor {
@@ -60,22 +60,22 @@ pub fn encode(word: &str) -> String {
     encoded
 }
 
-/// The path of the request field that contains the vendor parameter with this key.
+/// Returns the path of the request field that contains the vendor parameter with this key.
 pub fn parameter_field(key: &str) -> String {
     format!("spec.parameters[{key}]")
 }
 
-/// The error of a vendor parameter that cannot be used.
+/// Returns the error for a vendor parameter that cannot be used.
 pub fn invalid_parameter(key: &str, text: &str) -> VendorError {
     invalid(parameter_field(key), text)
 }
 
-/// The error of a field that cannot be used.
+/// Returns the error for a field that cannot be used.
 pub fn invalid(field: impl AsRef<str>, text: impl AsRef<str>) -> VendorError {
     refused(Fault::Invalid, field.as_ref(), text.as_ref())
 }
 
-/// The error of a field that asks for a feature which the cloud does not have.
+/// Returns the error for a field that requests a feature which the cloud does not have.
 pub fn unsupported(field: &str, text: &str) -> VendorError {
     refused(Fault::Unsupported, field, text)
 }

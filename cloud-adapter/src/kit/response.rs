@@ -20,7 +20,7 @@ pub fn parse<T: DeserializeOwned>(operation: Operation, answer: &VendorResponse)
         .map_err(|error| VendorError::nonsense(format!("{operation}: cannot parse the answer: {error}")))
 }
 
-/// The status and the beginning of the body, for a message about an answer of unknown form.
+/// Returns the status and the beginning of the body, for a message about an answer of unknown form.
 pub fn excerpt(answer: &VendorResponse) -> String {
     let text = String::from_utf8_lossy(answer.body());
     let text: String = text.trim().chars().take(EXCERPT).collect();
@@ -28,7 +28,7 @@ pub fn excerpt(answer: &VendorResponse) -> String {
     if text.is_empty() { format!("{status}") } else { format!("{status}: {text}") }
 }
 
-/// The fault of an unsuccessful answer by its status alone. A driver should first decide by the vendor's own error codes.
+/// Returns the fault of an unsuccessful answer by its status alone. A driver should first use the vendor's own error codes.
 pub fn fault_of_status(operation: Operation, status: StatusCode) -> Fault {
     match status.as_u16() {
         401 => Fault::Auth,
@@ -47,8 +47,8 @@ pub fn fault_of_status(operation: Operation, status: StatusCode) -> Fault {
     }
 }
 
-/// Reads `Retry-After`: seconds, or a date, which is compared with the `Date` of the answer. Some services add a prefix to the header's
-/// name. Source: RFC 9110, 10.2.3.
+/// Reads `Retry-After`: a number of seconds, or a date, which is compared with the `Date` of the answer. Some services add a prefix to the
+/// header's name. Source: RFC 9110, 10.2.3.
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let named = headers.iter().find(|(name, _)| name.as_str().ends_with("retry-after"));
     let text = named?.1.to_str().ok()?.trim();

@@ -36,7 +36,7 @@ pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     waited.await.unwrap_or_else(|_| panic!("timeout: {what}"));
 }
 
-/// The context of a request of this cluster.
+/// Returns the context of a request of this cluster.
 pub fn context(cluster: &str) -> RequestContext {
     RequestContext {
         cluster_id: cluster.to_owned(),

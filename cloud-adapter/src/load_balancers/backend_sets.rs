@@ -1,5 +1,5 @@
-//! Immutable sets of backends that are uploaded once and referenced by ID. They are kept in an LRU cache with bounds on number, age and
-//! bytes.
+//! Immutable sets of backends. A caller uploads a set once and then refers to it by ID. An LRU cache keeps the sets, with limits on their
+//! number, age and bytes.
 
 use std::{
     collections::BTreeMap,
@@ -18,12 +18,12 @@ use crate::strings;
 
 /// Maximum number of cached sets.
 const SETS_MAX: usize = 64;
-/// A set expires if it is not used for this long.
+/// The time without use after which a set expires.
 const SET_AGE: Duration = Duration::from_mins(15);
-/// Maximum size of all sets, including evicted ones that tasks still use. A set of 5,000 nodes takes about 1 MiB.
+/// Maximum size in bytes of all sets, including evicted sets that tasks still use. A set of 5,000 nodes takes about 1 MiB.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// Cluster and ID of a set.
+/// The cluster and the ID of a set.
 type Name = (String, String);
 
 /// The uploaded backend sets.
@@ -39,13 +39,13 @@ struct Inner {
 
 #[derive(Clone, Debug)]
 struct Entry {
-    /// Ordered by provider ID, so that equal sets compare equal.
+    /// The set is ordered by provider ID, so that equal sets compare equal.
     set: Arc<[Backend]>,
     used: Instant,
 }
 
 impl BackendSets {
-    /// Stores a set of a cluster. Returns its size.
+    /// Stores a set of a cluster. Returns the number of backends in the set.
     ///
     /// # Errors
     /// Returns `BACKEND_SET_UNKNOWN` if the base of a delta is not cached; `FIELD_INVALID` for a missing field, a repeated backend, an ID
@@ -114,7 +114,7 @@ impl BackendSets {
 }
 
 impl Inner {
-    /// Inserts a set, and evicts the least recently used ones.
+    /// Inserts a set, and evicts the least recently used sets if necessary.
     fn insert(&mut self, name: Name, entry: Entry) -> Result<(), AdapterError> {
         let bytes = weigh(&name, &entry.set);
         if bytes > BYTES_MAX {
@@ -143,14 +143,14 @@ impl Inner {
         oldest.is_some_and(|name| self.kept.remove(&name).is_some())
     }
 
-    /// The bytes of all sets in use.
+    /// Returns the total size of all sets in use, in bytes.
     fn taken(&mut self) -> usize {
         self.alive.retain(|(set, _)| set.strong_count() > 0);
         self.alive.iter().map(|(_, bytes)| bytes).sum()
     }
 }
 
-/// The approximate size of a set in bytes.
+/// Returns the approximate size of a set in bytes.
 fn weigh((cluster, id): &Name, set: &[Backend]) -> usize {
     let heap = |backend: &Backend| {
         let Backend { provider_id, node_name, addresses, zone, .. } = backend;
@@ -245,7 +245,7 @@ mod tests {
         sets.put("c", "3", full(&["b", &"x".repeat(512)])).expect("just short enough");
     }
 
-    /// A set of one backend of slightly more than this size.
+    /// Returns a set of a single backend. The backend is slightly larger than this size.
     fn heavy(bytes: usize) -> Option<Content> {
         let heavy = Backend { addresses: vec!["x".repeat(bytes)], ..backend("a") };
         Some(Content::Full(BackendList { backends: vec![heavy] }))

@@ -1,5 +1,5 @@
-//! Finds the load balancers in a listing that a request refers to: by owner tag, by deterministic name, by the ID in the request, or by the
-//! names of the vendor's usual controller. This module is pure.
+//! Finds the load balancers in a listing to which a request refers: by owner tag, by deterministic name, by the ID in the request, or by
+//! the names of the vendor's usual controller. This module is pure.
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +25,7 @@ type Shared<D> = Arc<LoadBalancerRecord<D>>;
 /// The load balancers of a listing that are relevant to one key.
 #[derive(Debug)]
 pub(super) struct Candidates<D> {
-    /// Load balancers that the key owns according to their tags; the first one is kept.
+    /// The load balancers that belong to the key according to their tags. The first load balancer is kept.
     pub(super) owned: Vec<Shared<D>>,
     /// Load balancers without an owner that have the name of the key.
     pub(super) named: Vec<Shared<D>>,
@@ -37,11 +37,12 @@ pub(super) struct Candidates<D> {
     known_foreign: Option<Shared<D>>,
     /// Load balancers without an owner that the vendor's usual controller created for this owner alone.
     inherited: Vec<Shared<D>>,
-    /// A load balancer that the vendor's usual controller created for this owner and others.
+    /// A load balancer that the vendor's usual controller created for this owner and other owners.
     shared: Option<Excluded>,
-    /// A load balancer without an owner that has the ID in the request, and that the usual controller did not create for this owner alone.
+    /// A load balancer without an owner that has the ID in the request but must not be changed. The usual controller did not create it for
+    /// this owner alone.
     known_barred: Option<Excluded>,
-    /// The load balancer to share, whatever its owner.
+    /// The load balancer that the request asks to share, whatever its owner.
     pub(super) shareable: Option<Shared<D>>,
 }
 
@@ -52,10 +53,10 @@ struct Excluded {
     why: String,
 }
 
-/// The decision for a key that owns no load balancer.
+/// The decision for a Service that owns no load balancer yet.
 #[derive(Debug)]
 pub(super) enum Adopted<D> {
-    /// The key adopts this load balancer.
+    /// The Service adopts this load balancer.
     Taken(Shared<D>),
     /// There is nothing to adopt, and nothing prevents a create.
     Nothing,
@@ -66,10 +67,10 @@ pub(super) enum Adopted<D> {
 impl<D> Candidates<D> {
     pub(super) fn find<A: Driver<Detail = D>>(driver: &A, items: &[Shared<D>], goal: &Goal) -> Self {
         let key = goal.key();
-        // Only a deletion considers the remains of a deleted load balancer, because a create does not build on them.
+        // Remains of a deleted load balancer matter only for a deletion, because a create does not build on them.
         let removes = matches!(goal, Goal::Absent { .. });
-        // A load balancer that its owner released while others use it blocks neither a deletion for the owner, nor a move of the owner to
-        // another load balancer.
+        // An owner may have released a load balancer that other users still use. Such a load balancer blocks neither a deletion for the
+        // owner, nor a move of the owner to another load balancer.
         let elsewhere = |record: &Shared<D>| goal.shares().is_some_and(|id| id != record.summary.vendor_id);
         let is_there = |record: &Shared<D>| record.summary.state() != LoadBalancerState::Absent;
         let counts = |record: &&Shared<D>| {
@@ -103,7 +104,7 @@ impl<D> Candidates<D> {
         found
     }
 
-    /// Classifies load balancers without adapter tags: another controller may have created them for this owner.
+    /// Classifies load balancers without adapter tags, because another controller may have created them for this owner.
     fn inherit<'a>(
         &mut self,
         heritage: impl Fn(&LoadBalancerRecord<D>) -> Heritage,
@@ -132,10 +133,10 @@ impl<D> Candidates<D> {
         }
     }
 
-    /// The load balancer that the vendor's usual controller created for this owner, if there is exactly one.
+    /// Returns the load balancer that the vendor's usual controller created for this owner, if there is exactly one such load balancer.
     ///
     /// # Errors
-    /// Returns `OWNED_BY_OTHER` if the load balancer does not belong to this owner alone, or if there are several.
+    /// Returns `OWNED_BY_OTHER` if the load balancer does not belong to this owner alone, or if there are several such load balancers.
     pub(super) fn inherited(&self) -> Result<Option<Shared<D>>, AdapterError> {
         match (&self.shared, self.inherited.as_slice()) {
             (Some(shared), _) => Err(shared.error()),
@@ -145,7 +146,8 @@ impl<D> Candidates<D> {
         }
     }
 
-    /// All load balancers that a deletion removes: those that the key owns, and those without an owner that the request refers to.
+    /// Returns all load balancers that a deletion removes: those that belong to the key, and those without an owner to which the request
+    /// refers.
     pub(super) fn deletable(&self) -> Vec<Shared<D>> {
         let mut all: Vec<_> = self.owned.iter().chain(&self.named).cloned().collect();
         let id = |record: &Shared<D>| record.summary.vendor_id.clone();
@@ -155,19 +157,19 @@ impl<D> Candidates<D> {
         all
     }
 
-    /// Refuses a writer that has been replaced by a newer one.
+    /// Refuses a writer that a newer writer has replaced.
     ///
     /// # Errors
-    /// Returns `STALE_FENCE` if a tag has a newer fence.
+    /// Returns `STALE_FENCE` if a tag contains a newer fence.
     pub(super) fn check(&self, fence: &Fence) -> Result<(), AdapterError> {
         self.deletable().iter().try_for_each(|record| check_tag(fence, record.summary.fence.as_ref()))
     }
 
-    /// Selects the load balancer that a key without a load balancer adopts.
+    /// Selects the load balancer that a Service without a load balancer adopts.
     ///
     /// # Errors
-    /// Returns `OWNED_BY_OTHER` if the load balancer to adopt, or the one with the key's name, has another owner or may not be adopted.
-    /// Adoption by ID alone needs consent: a tag on the load balancer, or the operator's grant to the namespace.
+    /// Returns `OWNED_BY_OTHER` if the load balancer has another owner or may not be adopted. The same applies to a load balancer with the
+    /// key's name. Adoption by ID alone needs consent: a tag on the load balancer, or the operator's grant to the namespace.
     pub(super) fn adopt(
         &self,
         adoption: Adoption,
@@ -200,8 +202,8 @@ impl<D> Candidates<D> {
 }
 
 impl<D> Candidates<D> {
-    /// Whether a load balancer without an owner was created for this key, according to its remaining tags, its name, or the names of the
-    /// vendor's usual controller.
+    /// Returns whether a load balancer without an owner was created for this key. The evidence is in its remaining tags, its name, or the
+    /// names of the vendor's usual controller.
     fn was_its_own(&self, record: &LoadBalancerRecord<D>) -> bool {
         let id = record.summary.vendor_id.as_str();
         let has_uid = record.summary.key.as_ref().is_some_and(|key| !key.owner_uid.is_empty());
@@ -216,13 +218,13 @@ impl Excluded {
     }
 }
 
-/// Whether the record describes the load balancer with this ID itself, not the parts of one of its users.
+/// Returns whether the record describes the load balancer with this ID itself, and not the parts of a user of the load balancer.
 fn is_itself<D>(record: &LoadBalancerRecord<D>, id: &str) -> bool {
     let shared = record.summary.vendor_ids.as_ref().is_some_and(|ids| ids.ids.contains_key(SHARED));
     record.summary.vendor_id == id && !shared && record.summary.state() != LoadBalancerState::Absent
 }
 
-/// Whether the tags are compatible with this key: there are none, or the remaining ones match.
+/// Returns whether the tags are compatible with this key: there are no tags, or the remaining tags match.
 fn is_free(there: Option<&LoadBalancerKey>, key: &LoadBalancerKey) -> bool {
     let agrees = |there: &str, ours: &str| there.is_empty() || there == ours;
     there.is_none_or(|there| {
@@ -230,7 +232,8 @@ fn is_free(there: Option<&LoadBalancerKey>, key: &LoadBalancerKey) -> bool {
     })
 }
 
-/// Sorts the load balancer to keep first: working before ERROR, complete before half-built, then the oldest, then by ID.
+/// Sorts load balancers so that the load balancer to keep comes first: working before ERROR, complete before half-built, then the oldest,
+/// then by ID.
 fn ranked<D>(records: impl Iterator<Item = Shared<D>>) -> Vec<Shared<D>> {
     let mut ranked: Vec<_> = records.collect();
     ranked.sort_by_cached_key(|record| {
@@ -270,7 +273,7 @@ fn unowned<D>(record: &LoadBalancerRecord<D>) -> AdapterError {
     AdapterError::new(Reason::OwnedByOther, text).with("vendor_id", summary.vendor_id.clone())
 }
 
-/// The error for several load balancers whose names all identify this owner.
+/// Returns the error for several load balancers whose names all identify this owner.
 fn ambiguous<D>(several: &[Shared<D>]) -> AdapterError {
     let ids: Vec<&str> = several.iter().map(|record| record.summary.vendor_id.as_str()).collect();
     let text = format!(

@@ -1,7 +1,8 @@
-//! Refuses a Service's requests for objects beyond its own, unless the operator has granted them to its namespace. This module is pure.
+//! Refuses a Service's requests for objects beyond its own objects, unless the operator has granted these objects to the namespace. This
+//! module is pure.
 //!
-//! A Service needs a grant for something new, not for what its load balancer already uses. Therefore a later reservation, or the migration
-//! from another controller, does not affect existing load balancers.
+//! A Service needs a grant for new objects, but not for objects that its load balancer already uses. Therefore a later reservation, or the
+//! migration from another controller, does not affect existing load balancers.
 
 #[cfg(test)]
 mod tests;
@@ -22,12 +23,13 @@ pub(super) struct Asked<'a> {
     pub(super) namespace: &'a str,
     /// The parameters that the driver declares.
     pub(super) parameters: &'a [Parameter],
-    /// The Service's own load balancer, and the vendor's names of the resources that it uses. `None`: the Service has none.
+    /// The Service's own load balancer, and the vendor's names of the resources that the load balancer uses. `None`: the Service has no
+    /// load balancer.
     pub(super) there: Option<(&'a LoadBalancer, BTreeSet<String>)>,
 }
 
-/// Whether a specification requests anything that may need a grant. Most specifications do not, so the comparison with the existing state
-/// is skipped.
+/// Returns whether a specification requests anything that may need a grant. Most specifications do not, and the comparison with the
+/// existing state is then skipped.
 pub(super) fn may_need_any(spec: &LoadBalancerSpec) -> bool {
     !(spec.parameters.is_empty()
         && spec.requested_addresses.is_empty()
@@ -40,7 +42,7 @@ impl Asked<'_> {
     /// Refuses fields for which the namespace has no grant.
     ///
     /// # Errors
-    /// Returns `FIELD_INVALID` with all fields that lack a grant. If there is a load balancer, returns `IMMUTABLE_FIELD` instead: the
+    /// Returns `FIELD_INVALID` with all fields that lack a grant. If there is a load balancer, returns `IMMUTABLE_FIELD` instead. The
     /// caller may then repeat the request with the existing values, so that all other changes are made.
     pub(super) fn check(&self, grants: &Grants) -> Result<(), AdapterError> {
         let lacking: Vec<Violation> =
@@ -63,7 +65,7 @@ impl Asked<'_> {
 
     fn has_address(&self, address: IpAddr) -> bool {
         let addresses = self.there.iter().flat_map(|(there, _)| &there.addresses);
-        // The summary of the load balancer lacks addresses that are temporarily detached.
+        // `uses` also lists addresses that are temporarily detached, which the summary of the load balancer lacks.
         self.has(&address.to_string())
             || addresses.filter_map(|one| one.value.as_ref()).any(|value| match value {
                 Value::Ip(there) => there.parse() == Ok(address),

@@ -1,4 +1,5 @@
-//! One task per key, which observes, decides, makes one vendor write, and repeats. A task belongs to the adapter and outlives the RPC.
+//! One task per key. The task observes the load balancer, decides, makes one vendor write, and repeats. A task belongs to the adapter and
+//! outlives the RPC.
 //!
 //! A task has no state that must survive a crash: a repeated request continues from the state of the cloud. This module starts, joins,
 //! and redirects tasks; [`state`] decides what a task does, and [`executor`] does it.
@@ -85,33 +86,34 @@ impl<D: Driver> Converger<D> {
         }
     }
 
-    /// Whether a task for this key is running.
+    /// Returns whether a task for this key is running.
     pub(crate) fn is_running(&self, key: &LoadBalancerKey) -> bool {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).get(&name(key)).is_some()
     }
 
-    /// The number of tasks for which users wait, counted up to `most`.
+    /// Returns the number of tasks for which users wait, counted up to `most`.
     fn awaited(&self, most: usize) -> usize {
         let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let awaited = tasks.iter().filter(|task| *task.priority.borrow() == Priority::Interactive);
         awaited.take(most).count()
     }
 
-    /// The cached listing, if it is fresh enough for a first decision.
+    /// Returns the cached listing, if it is fresh enough for a first decision.
     pub(crate) fn trusted(&self, bound: Option<Instant>) -> Option<View<Record<D>>> {
         let since = self.replica.term().ok()?.since();
         self.snapshot.view(Some(self.trust(since).max(bound.unwrap_or(since))))
     }
 
-    /// The oldest acceptable observation time for a first decision. Older observations may lack changes by the leader of the previous term.
+    /// Returns the oldest acceptable observation time for a first decision. Older observations may lack changes by the leader of the
+    /// previous term.
     fn trust(&self, since: Instant) -> Instant {
         Snapshot::<Record<D>>::no_older_than(self.snapshot.target_age() * TRUSTED_AGES).max(since)
     }
 
-    /// Refuses a writer if a tag in the listing has a newer fence of the writer's scope.
+    /// Refuses a writer if a tag in the listing contains a newer fence of the writer's scope.
     ///
     /// # Errors
-    /// Returns `STALE_FENCE` if a tag has a newer fence.
+    /// Returns `STALE_FENCE` if a tag contains a newer fence.
     pub(crate) fn check_fence(
         &self,
         cluster_id: &str,
@@ -125,11 +127,11 @@ impl<D: Driver> Converger<D> {
         self.fences.check_tags(cluster_id, fence, tags)
     }
 
-    /// Starts the key's task, joins the running task, or replaces its goal by the newer one. Returns the number that identifies this order.
+    /// Starts the key's task, joins the running task, or gives the running task the newer goal. Returns the number of the submitted order.
     ///
     /// # Errors
-    /// Returns an error if another replica leads or this one is shutting down; `STALE_FENCE` and `OPERATION_CONFLICT` if the running task
-    /// cannot take the order; `QUEUE_FULL` if too many tasks of other keys are running.
+    /// Returns an error if another replica leads or this replica is shutting down. Returns `STALE_FENCE` or `OPERATION_CONFLICT` if the
+    /// running task cannot take the order, and `QUEUE_FULL` if too many tasks of other keys are running.
     pub(crate) fn submit(
         self: &Arc<Self>,
         key: &LoadBalancerKey,
@@ -176,7 +178,7 @@ impl<D: Driver> Converger<D> {
         };
         tasks.insert(name(key), handle.clone());
         let cloud = self.driver.describe().into();
-        // Boxed because thousands of these tasks wait, and a future needs twice the space of its arguments.
+        // The executor is boxed because thousands of these tasks wait, and a future needs twice the space of its arguments.
         let executor = Box::new(Executor {
             converger: Arc::clone(self),
             key: key.clone(),
@@ -195,13 +197,13 @@ impl<D: Driver> Converger<D> {
         Ok((0, handle))
     }
 
-    /// The vendor calls of the key's tasks that no answer has reported yet.
+    /// Returns the meter with the vendor calls of the key's tasks that no answer has reported yet.
     pub(crate) fn unpaid(&self, key: &LoadBalancerKey) -> Arc<Meter> {
         self.memories.of(key, |memory| Arc::clone(&memory.meter))
     }
 }
 
-/// The span of a task. It is part of the trace of the call that started the task, but ends later than the call.
+/// Returns the span of a task. The span is part of the trace of the call that started the task, but ends later than the call.
 fn span(key: &LoadBalancerKey) -> Span {
     traces::child(traces::span!(
         "converge",

@@ -1,4 +1,4 @@
-//! Decides the next action for one load balancer. Pure function that maps the goal and the observation to one step, a wait, or an end.
+//! Decides the next action for one load balancer. This pure function maps the goal and the observation to a step, a wait, or an end.
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +26,7 @@ const RELEASE_AGAIN: Duration = Duration::from_mins(1);
 /// The successful end of a key's task.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum End<D> {
-    /// No step is left. The load balancer is ready, or its state (ERROR or degraded) says why it is not.
+    /// No step is left. The load balancer is ready, or its state (ERROR or degraded) says why it is not ready.
     Present(Arc<LoadBalancerRecord<D>>),
     /// A complete listing shows that there is no load balancer.
     Absent,
@@ -35,17 +35,17 @@ pub(crate) enum End<D> {
 /// The next action of the task.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Decision<D, S> {
-    /// Steps that create a load balancer. Never empty; only the first is executed now.
+    /// Steps that create a load balancer. There is at least one step; only the first step is executed now.
     Create(Vec<S>),
-    /// Steps that build or change a load balancer. Never empty; only the first is executed now.
+    /// Steps that build or change a load balancer. There is at least one step; only the first step is executed now.
     Write(Vec<S>),
-    /// Steps that delete a load balancer. Never empty; only the first is executed now.
+    /// Steps that delete a load balancer. There is at least one step; only the first step is executed now.
     Remove(Vec<S>),
-    /// Steps that delete a load balancer in order to recreate it. Never empty.
+    /// Steps that delete a load balancer in order to recreate it. There is at least one step.
     Replace(Arc<LoadBalancerRecord<D>>, Vec<S>),
     /// Wait for the vendor.
     Wait(String),
-    /// The observation shows no load balancer, but does not prove absence: observe again.
+    /// Observe again, because the observation shows no load balancer but does not prove absence.
     Observe,
     /// No action is left.
     End(End<D>),
@@ -57,7 +57,7 @@ pub(crate) struct Observed<'a, D> {
     pub(crate) items: &'a [Arc<LoadBalancerRecord<D>>],
     /// Whether the listing, or a read of the key alone, proves absence.
     pub(crate) fresh: bool,
-    /// The load balancer that this process deleted in order to recreate it, if any.
+    /// The load balancer that this process deleted in order to recreate it, if there is such a load balancer.
     pub(crate) former: Option<&'a LoadBalancerRecord<D>>,
 }
 
@@ -66,8 +66,8 @@ type Decided<A> = Result<Decision<<A as Driver>::Detail, <A as Driver>::Step>, A
 /// Decides the next step, wait or end.
 ///
 /// # Errors
-/// Returns the errors of the driver's plan; `OWNED_BY_OTHER`; `RESOURCE_GONE` if the load balancer to adopt does not exist; `STALE_FENCE`
-/// if a tag has a newer fence.
+/// Returns the errors of the driver's plan, and `OWNED_BY_OTHER`. Returns `RESOURCE_GONE` if the load balancer to adopt does not exist, and
+/// `STALE_FENCE` if a tag contains a newer fence.
 pub(crate) fn decide<A: Driver>(
     driver: &A,
     grants: &Grants,
@@ -90,11 +90,11 @@ pub(crate) fn decide<A: Driver>(
     }
 }
 
-/// The steps that remove a load balancer. A load balancer that existed before its owner is released, unless the operator permits its
-/// deletion.
+/// Returns the steps that remove a load balancer. A load balancer that existed before its owner is released, unless the operator permits
+/// its deletion.
 ///
 /// # Errors
-/// Returns `VENDOR_UNAVAILABLE` if the load balancer to release is in ERROR: vendors allow no change before a repair.
+/// Returns `VENDOR_UNAVAILABLE` if the load balancer to release is in ERROR, because vendors allow no change before a repair.
 fn removal<A: Driver>(
     driver: &A,
     grants: &Grants,
@@ -176,13 +176,13 @@ impl<A: Driver> Wish<'_, A> {
             self.check_grants(Some(first))?;
             let next = self.converge(first, *recreate)?;
             return Ok(match (next, extra.iter().find(|record| !record.left)) {
-                // A key has two load balancers only after a failure. The better one is kept as soon as it serves. If the second one is
-                // shared, it is left to its other users.
+                // A key has two load balancers only after a failure. The better load balancer is kept as soon as it serves. If the second
+                // load balancer is shared, it is left to its other users.
                 (Decision::End(End::Present(kept)), Some(second))
                     if kept.summary.state() == LoadBalancerState::Active =>
                 {
-                    // If the second load balancer is in ERROR and would be released, the task does not change it, because the first one
-                    // serves.
+                    // If the second load balancer is in ERROR and would be released, the task does not change it, because the first load
+                    // balancer serves.
                     removal(self.driver, self.grants, &self.desired.owner.namespace, second)
                         .map_or(Decision::End(End::Present(kept)), remove)
                 }
@@ -192,7 +192,7 @@ impl<A: Driver> Wish<'_, A> {
         if let Some(id) = self.desired.shares() {
             return match (&candidates.shareable, fresh) {
                 (Some(record), _) => {
-                    // The former cloud controller manager may have allowed the key to use this load balancer.
+                    // The former cloud controller manager may have allowed the Service to use this load balancer.
                     self.check_grants(self.was_made_for_it(record).then_some(record))?;
                     self.converge(record, Recreate::Never)
                 }
@@ -205,7 +205,7 @@ impl<A: Driver> Wish<'_, A> {
         }
         let may_adopt = |id: &str| self.grants.may_adopt(&self.desired.owner.namespace, id);
         match candidates.adopt(*adoption, known.as_deref(), &self.desired.owner.namespace, may_adopt)? {
-            // A load balancer that the key does not own yet is never deleted in order to recreate it.
+            // A load balancer that the Service does not own yet is never deleted in order to recreate it.
             Adopted::Taken(record) => {
                 self.check_grants(Some(&record))?;
                 self.converge(&record, Recreate::Never)
@@ -225,8 +225,8 @@ impl<A: Driver> Wish<'_, A> {
         }
     }
 
-    /// Returns an error if this namespace may not share the load balancer. `shares`: this key already uses it, so consent was given
-    /// earlier.
+    /// Returns an error if this namespace may not share the load balancer. If `shares` is set, this Service already uses it, so consent was
+    /// given earlier.
     fn check_consent(
         &self,
         record: &LoadBalancerRecord<A::Detail>,
@@ -241,9 +241,10 @@ impl<A: Driver> Wish<'_, A> {
                     || record.shared_with.include(namespace)
                     || self.was_made_for_it(record)
             }
-            // Namespaces of another cluster may have the same names.
+            // The namespaces of another cluster may have the same names as the namespaces of this cluster.
             (Some(_), _) => false,
-            // The load balancer has no owner. A key that already uses it keeps it, because the owner may have released it.
+            // The load balancer has no owner. A Service that already uses the load balancer keeps it, because the owner may have released
+            // it.
             (None, _) => shares || self.was_made_for_it(record) || record.shared_with.include(namespace),
         };
         if consents || self.grants.may_share(namespace, vendor_id) {
@@ -263,14 +264,14 @@ impl<A: Driver> Wish<'_, A> {
         Err(AdapterError::new(Reason::OwnedByOther, text).with("vendor_id", vendor_id.clone()))
     }
 
-    /// Whether the vendor's usual controller created the load balancer for the Service, or allowed the Service to use it.
+    /// Returns whether the vendor's usual controller created the load balancer for the Service, or allowed the Service to use it.
     fn was_made_for_it(&self, record: &LoadBalancerRecord<A::Detail>) -> bool {
         let heritage = self.driver.heritage(&self.desired.adopter())(record);
         matches!(heritage, Heritage::Sole | Heritage::Shared(_))
     }
 
-    /// Refuses requests that lack the operator's grant. `there` is the Service's own load balancer; if its hash equals the desired hash, it
-    /// already has everything that is requested.
+    /// Refuses requests that lack the operator's grant. `there` is the Service's own load balancer. If its hash equals the desired hash,
+    /// the load balancer already has everything that is requested.
     fn check_grants(&self, there: Option<&LoadBalancerRecord<A::Detail>>) -> Result<(), AdapterError> {
         let DesiredLoadBalancer { spec, owner, hash, key, .. } = self.desired;
         let is_applied = |record: &LoadBalancerRecord<A::Detail>| {
@@ -333,8 +334,8 @@ impl<A: Driver> Wish<'_, A> {
         }
     }
 
-    /// Whether the load balancer may be deleted and recreated. The load balancer must be used by this key alone, and the operator must
-    /// permit its deletion if it existed before its owner. The request must have all grants that a new load balancer needs.
+    /// Returns whether the load balancer may be deleted and recreated. No other key may use the load balancer. If it existed before its
+    /// owner, the operator must permit its deletion. The request must have all grants that a new load balancer needs.
     fn may_replace(&self, record: &LoadBalancerRecord<A::Detail>) -> bool {
         self.desired.shares().is_none()
             && !self.driver.is_used_by_others(record)

@@ -11,7 +11,7 @@ use crate::driver::{Adopter, DesiredLoadBalancer};
 pub(crate) enum Goal {
     /// The load balancer must match this desired state.
     Present(Arc<DesiredLoadBalancer>, Terms),
-    /// The load balancer must not exist. `known`: the vendor's ID, if the caller knows it.
+    /// The load balancer must not exist. `known` is the vendor's ID, if the caller knows it.
     Absent { adopter: Box<Adopter>, adoption: Adoption, known: Option<String> },
 }
 
@@ -38,7 +38,7 @@ impl Goal {
         }
     }
 
-    /// The namespace of the owner.
+    /// Returns the namespace of the owner.
     pub(crate) fn namespace(&self) -> &str {
         match self {
             Self::Present(desired, _) => &desired.owner.namespace,
@@ -53,7 +53,7 @@ impl Goal {
         }
     }
 
-    /// The vendor's ID of the load balancer to share.
+    /// Returns the vendor's ID of the load balancer to share.
     pub(crate) fn shares(&self) -> Option<&str> {
         match self {
             Self::Present(desired, _) => desired.shares(),

@@ -1,4 +1,4 @@
-//! State of a key that outlives its task within this process. After a restart, tasks work without this state.
+//! The state of a key that outlives its task within this process. After a restart, tasks work without this state.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::vendor::Meter;
 
-/// Initial number of keys at which unneeded ones are removed.
+/// Number of keys at which unneeded keys are first removed.
 const KEYS_MIN: usize = 4096;
 /// Minimum time for which a key is kept. It is longer than any horizon.
 const KEPT: Duration = Duration::from_mins(15);
@@ -22,14 +22,14 @@ pub(super) fn name(key: &LoadBalancerKey) -> KeyName {
     (key.cluster_id.clone(), key.owner_uid.clone())
 }
 
-/// State by key. `S` is the type of steps, `R` that of load balancers.
+/// The state of all keys. `S` is the type of steps, and `R` is the type of load balancers.
 #[derive(Debug)]
 pub(super) struct Memories<S, R>(Mutex<Content<S, R>>);
 
 #[derive(Debug)]
 struct Content<S, R> {
     memories: BTreeMap<KeyName, Memory<S, R>>,
-    /// Number of entries at which unneeded ones are removed.
+    /// The number of entries at which unneeded entries are removed.
     full: usize,
 }
 
@@ -37,21 +37,21 @@ struct Content<S, R> {
 #[derive(Clone, Debug)]
 pub(super) struct Memory<S, R> {
     pub(super) history: History<S, R>,
-    /// Counts the vendor calls of all tasks of the key that no answer has reported yet.
+    /// Counts the vendor calls of all tasks of the key. Only calls that no answer has reported yet are counted.
     pub(super) meter: Arc<Meter>,
-    /// Time at which the work on the key began, over all retries.
+    /// The time at which the work on the key began, over all retries.
     pub(super) began: Option<Instant>,
     used: Instant,
 }
 
-/// What this process did to a key's load balancers. The key's task saves it after each step.
+/// What this process did to a key's load balancers. The key's task saves the history after each step.
 #[derive(Clone, Debug)]
 pub(super) struct History<S, R> {
-    /// The last write, which is in progress, done, or of unknown outcome.
+    /// The last write. It is in progress, done, or of unknown outcome.
     pub(super) last: Option<Written<S>>,
     /// The load balancer that was deleted in order to recreate it.
     pub(super) former: Option<R>,
-    /// Time at which the vendor last accepted the deletion of a load balancer.
+    /// The time at which the vendor last accepted the deletion of a load balancer.
     pub(super) removed: Option<Instant>,
 }
 
@@ -62,8 +62,8 @@ impl<S, R> Default for History<S, R> {
 }
 
 impl<S, R> Memory<S, R> {
-    /// Whether the entry is still needed. The number of needed keys without a task is bounded by the vendor calls that the budget allows,
-    /// not by the number of requests.
+    /// Returns whether the entry is still needed. The vendor calls that the budget allows limit the number of needed keys without a task.
+    /// The number of requests does not matter.
     fn is_of_use(&self, now: Instant) -> bool {
         let at_work = Arc::strong_count(&self.meter) > 1;
         let spent = self.history.last.is_some() || self.began.is_some() || self.meter.has_counted();
@@ -76,7 +76,7 @@ impl<S, R> Memory<S, R> {
 pub(super) struct Written<S> {
     pub(super) step: Arc<S>,
     pub(super) at: Instant,
-    /// Time after which reads reliably show the write, if it was made.
+    /// The time after which reads reliably show the write, if it was made.
     pub(super) shows: Instant,
     pub(super) kind: WriteKind,
     /// The error of the write, if its outcome is unknown.
@@ -104,7 +104,7 @@ impl<S, R> Memories<S, R> {
         let now = Instant::now();
         if content.memories.len() >= content.full {
             content.memories.retain(|_, memory| memory.is_of_use(now));
-            // Doubling the bound makes the average cost of the removal constant.
+            // The limit doubles, so that the average cost of the removal is constant.
             content.full = KEYS_MIN.max(content.memories.len() * 2);
         }
         let fresh = || Memory { history: History::default(), meter: Arc::default(), began: None, used: now };
@@ -113,7 +113,7 @@ impl<S, R> Memories<S, R> {
         act(memory)
     }
 
-    /// Searches the former load balancers of all other keys.
+    /// Searches the former load balancers of all keys except `but`.
     pub(super) fn find_former<T>(&self, but: &LoadBalancerKey, find: impl Fn(&R) -> Option<T>) -> Option<T> {
         let content = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let others = content.memories.iter().filter(|(there, _)| **there != name(but));

@@ -1,5 +1,5 @@
-//! The next action of the runtime for one load balancer, for tests of drivers. Combines the validation, the choice of the load balancer and
-//! the driver's plan, without a server, a cloud or a clock. This module is pure.
+//! Computes the runtime's next action for a load balancer. Driver tests use it. The computation combines the validation, the choice of the
+//! load balancer and the driver's plan, without a server, a cloud or a clock. This module is pure.
 
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use cloud_budget::BudgetWait;
 use super::decide::{Decision, End};
 use crate::vendor::HeldUp;
 
-/// Maximum interval between polls: queued calls may be sent earlier than estimated.
+/// Maximum interval between polls. The interval is limited because queued calls may be sent earlier than estimated.
 const TURN_MAX: Duration = Duration::from_secs(15);
 
 /// The types of conditions of running tasks. Source: docs/reference/driver.md.
@@ -30,9 +30,9 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// `what` describes what the task waits for. `failed`: the report of a write that failed; it replaces `what`, which describes that
-    /// failure, too. Conditions that block the task's own call, or all calls of the family, are reported as well, because the task cannot
-    /// progress before they end.
+    /// `what` describes what the task waits for. `failed` is the report of a write that failed; it replaces `what`, which also describes
+    /// that failure. Conditions that block the task's own call, or all calls of the family, are also reported. The task cannot progress
+    /// before these conditions end.
     pub(super) fn new(
         what: String,
         failed: Option<String>,
@@ -53,7 +53,7 @@ impl Waits {
     }
 }
 
-/// The answer for a load balancer that is being changed.
+/// Returns the answer for a load balancer that is being changed.
 pub(super) fn pending(
     done: u32,
     total: u32,
@@ -71,7 +71,7 @@ pub(super) fn pending(
     }
 }
 
-/// The answer for a load balancer that needs no further step.
+/// Returns the answer for a load balancer that needs no further step.
 pub(super) fn present(summary: &LoadBalancer, done: u32, cost: Option<Cost>) -> EnsureLoadBalancerResponse {
     EnsureLoadBalancerResponse {
         state: summary.state,
@@ -87,7 +87,7 @@ pub(super) fn present(summary: &LoadBalancer, done: u32, cost: Option<Cost>) -> 
     }
 }
 
-/// The plan of an Ensure, as a dry run reports it.
+/// Returns the plan of an Ensure, as a dry run reports it.
 pub(super) fn dry_ensure<D, S>(
     next: &Decision<D, S>,
     plan: Vec<PlannedStep>,
@@ -112,7 +112,7 @@ pub(super) fn dry_ensure<D, S>(
     }
 }
 
-/// The answer for a load balancer that is being deleted.
+/// Returns the answer for a load balancer that is being deleted.
 pub(super) fn deleting(Waits { conditions, again }: Waits, cost: Option<Cost>) -> DeleteLoadBalancerResponse {
     DeleteLoadBalancerResponse {
         state: LoadBalancerState::Deleting.into(),
@@ -123,12 +123,12 @@ pub(super) fn deleting(Waits { conditions, again }: Waits, cost: Option<Cost>) -
     }
 }
 
-/// The answer after the deletion.
+/// Returns the answer after the deletion.
 pub(super) fn absent(cost: Option<Cost>) -> DeleteLoadBalancerResponse {
     DeleteLoadBalancerResponse { state: LoadBalancerState::Absent.into(), cost, ..Default::default() }
 }
 
-/// The plan of a Delete, as a dry run reports it.
+/// Returns the plan of a Delete, as a dry run reports it.
 pub(super) fn dry_delete<D, S>(
     next: &Decision<D, S>,
     plan: Vec<PlannedStep>,
@@ -167,7 +167,7 @@ fn condition(word: &str, message: String) -> LoadBalancerCondition {
     LoadBalancerCondition { r#type: word.to_owned(), message }
 }
 
-/// Why the load balancer is not ready although the plan has no step left.
+/// Returns why the load balancer is not ready although the plan has no step left.
 fn conditions(summary: &LoadBalancer) -> Vec<LoadBalancerCondition> {
     let condition = |word: &str, message: String| vec![condition(word, message)];
     match summary.state() {
@@ -199,7 +199,7 @@ fn conditions(summary: &LoadBalancer) -> Vec<LoadBalancerCondition> {
     }
 }
 
-/// The failed ports. Each port is returned once, although the summary repeats the port for each address.
+/// Returns the failed ports. Each port is returned once, although the summary repeats the port for each address.
 fn failed_ports(summary: &LoadBalancer) -> Vec<String> {
     let ports = summary.addresses.iter().flat_map(|address| &address.ports);
     let failed = ports.filter(|port| port.error.is_some());

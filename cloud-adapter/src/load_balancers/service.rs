@@ -1,4 +1,5 @@
-//! `LoadBalancerService`: translates gRPC requests to validated goals and tasks, and their results to answers.
+//! `LoadBalancerService`: converts gRPC requests to validated goals, gives the goals to tasks, and converts the results of the tasks to
+//! answers.
 
 use std::sync::Arc;
 
@@ -44,7 +45,7 @@ impl<D: Driver> LoadBalancerService for Service<D> {
         let options = self.rpc.watch_options(&context, request.stop_when_synced, request.resume_token, &view);
         let mine = move |record: &LoadBalancerRecord<D::Detail>| {
             let key = record.summary.key.as_ref()?;
-            // Looking up a key with only one of its two parts is not supported.
+            // A look-up by only one part of the key is not supported.
             let ours = key.cluster_id == context.cluster_id && !key.owner_uid.is_empty() && !record.left;
             ours.then(|| record.summary.clone())
         };

@@ -27,12 +27,12 @@ use crate::{driver::Description, strings};
 
 /// Maximum length of a load balancer's name, in bytes. Source: load_balancer_service.proto, `LoadBalancerSpec`.
 const NAME_MAX: usize = 255;
-/// Maximum number of source ranges times listeners: a vendor stores all ranges with each listener, so a plan has this many entries.
+/// Maximum number of source ranges times listeners. A vendor stores all ranges with each listener, so a plan contains this many entries.
 const RANGES_MAX: usize = 100_000;
-/// Maximum number of entries in any other list: plans compare each entry with all others.
+/// Maximum number of entries in any other list, because plans compare each entry with all other entries.
 const ENTRIES_MAX: usize = 500;
 
-/// Version of the hash. A different version means "compare field by field", never "rewrite everything".
+/// Version of the hash. If the versions differ, the driver compares field by field; it never rewrites everything.
 ///
 /// New fields of the contract do not change the hash while they are unset, because unset fields are not hashed.
 const HASH_VERSION: &str = "1";
@@ -79,7 +79,7 @@ pub(super) fn identity(
 /// Validates a specification, first against the contract, then against the capabilities of this cloud.
 ///
 /// # Errors
-/// Returns `FIELD_INVALID` with all faults; `UNKNOWN_PARAMETER` with the most similar known parameter; `UNSUPPORTED_FEATURE`.
+/// Returns `FIELD_INVALID` with all faults, `UNKNOWN_PARAMETER` with the most similar known parameter, or `UNSUPPORTED_FEATURE`.
 pub(super) fn spec(
     request: &EnsureLoadBalancerRequest,
     cloud: &Description,
@@ -110,13 +110,13 @@ pub(super) fn spec(
     Ok(spec)
 }
 
-/// What the caller permits in order to reach the specification.
+/// Returns what the caller permits in order to reach the specification.
 ///
 /// # Errors
-/// Returns `FIELD_INVALID` for an adoption by ID without an ID.
+/// Returns `FIELD_INVALID` if the request asks for adoption by ID but contains no ID.
 pub(super) fn terms(request: &EnsureLoadBalancerRequest) -> Result<Terms, AdapterError> {
     let adoption = request.adoption();
-    // For other adoptions the ID is only a hint. The goal excludes it, so that a changed hint does not restart a task.
+    // For other kinds of adoption the ID is only a hint. The goal excludes the hint, so that a changed hint does not restart a task.
     let known = known_id(request.known.as_ref()).filter(|_| adoption == Adoption::ById);
     if adoption == Adoption::ById && known.is_none() {
         let text = "has no ID `loadbalancer`: adoption BY_ID needs the ID of the load balancer to adopt";
@@ -125,7 +125,7 @@ pub(super) fn terms(request: &EnsureLoadBalancerRequest) -> Result<Terms, Adapte
     Ok(Terms { recreate: request.recreate(), adoption, known })
 }
 
-/// The adoption of a deletion: whether the deletion also removes a load balancer that has no owner tag yet.
+/// Returns the adoption of a deletion, which says whether to also delete a load balancer that has no owner tag yet.
 ///
 /// # Errors
 /// Returns `FIELD_INVALID` for an unknown value.
@@ -139,13 +139,13 @@ pub(super) fn adoption(request: &DeleteLoadBalancerRequest) -> Result<Adoption, 
     })
 }
 
-/// The vendor's ID of the load balancer itself, if the caller sent it.
+/// Returns the vendor's ID of the load balancer itself, if the caller sent this ID.
 pub(super) fn known_id(known: Option<&Known>) -> Option<String> {
     let id = known?.vendor_ids.as_ref()?.ids.get("loadbalancer")?;
     (!id.is_empty()).then(|| id.clone())
 }
 
-/// The versioned hash of all fields except the backends and the display names.
+/// Returns the versioned hash of all fields except the backends and the display names.
 pub(super) fn hash(spec: &LoadBalancerSpec) -> String {
     let mut canonical = spec.clone();
     canonical.backend_set_id.clear();
@@ -227,8 +227,8 @@ fn listeners(listeners: &[Listener], faults: &mut Faults) {
     }
 }
 
-/// Checks the application protocol against the protocol and the certificates. Certificates without an application protocol mean TLS
-/// termination of any kind.
+/// Checks the application protocol against the protocol and the certificates. If there are certificates but no application protocol, any
+/// kind of TLS termination is meant.
 fn application(listener: &Listener, field: &impl Fn(&str) -> String, faults: &mut Faults) {
     use listener::Application::{Http, Https, Pass, Tls, Unspecified};
     let certified = !listener.tls_refs.is_empty();

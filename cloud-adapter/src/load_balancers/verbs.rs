@@ -1,4 +1,4 @@
-//! The verbs Ensure and Delete: a request is converted to a validated goal, given to the key's task, and answered. This module makes no
+//! The verbs Ensure and Delete. A request is converted to a validated goal, given to the key's task, and answered. This module makes no
 //! vendor writes.
 
 use std::{sync::Arc, time::Duration};
@@ -31,7 +31,7 @@ use crate::{
 const WAIT: Duration = Duration::from_secs(2);
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// The error for operators, who only make dry runs and cannot upload a set.
+/// Returns the error for operators, who only make dry runs and cannot upload a backend set.
 fn unknown_set(error: AdapterError, role: Role) -> AdapterError {
     if role == Role::Operator && error.reason == Reason::BackendSetUnknown {
         let text = "this backend set is not cached, and an operator cannot put one: use a backend set that \
@@ -154,7 +154,8 @@ impl<D: Driver> Service<D> {
         Ok((handle.wait(number, until, context.session.meter()).await?, position))
     }
 
-    /// The conditions of a running task in the answer: reports a failed write, an exhausted budget and a throttling vendor.
+    /// Returns the conditions of a running task for the answer. The conditions report a failed write, an exhausted budget and a throttling
+    /// vendor.
     fn waits(&self, what: String, failure: Option<&Failure>, position: &QueuePosition) -> Waits {
         let vendor = &self.rpc.vendor;
         let held = vendor.held_up(LoadBalancerRecord::<D::Detail>::FAMILY);
@@ -184,12 +185,12 @@ impl<D: Driver> Service<D> {
                 Ok(Some(record).filter(|record| !converger.snapshot.doubted(&record.summary.vendor_id)))
             }
             Err(error) if error.reason == Reason::StaleFence => Err(error),
-            // The task handles all other outcomes, and observes the cloud itself if necessary.
+            // The task handles all other results, and observes the cloud itself if necessary.
             Ok(_) | Err(_) => Ok(None),
         }
     }
 
-    /// Computes the plan for a goal, for any caller. Neither records a writer's fence nor affects a running task.
+    /// Computes the plan for a goal, for any caller. This neither records a writer's fence nor affects a running task.
     ///
     /// Cost: a listing, if the snapshot is older than its target age.
     async fn dry_run(&self, goal: &Goal, context: &Context) -> Result<DryRun<D>, AdapterError> {
@@ -210,7 +211,7 @@ impl<D: Driver> Service<D> {
     }
 }
 
-/// The purpose of vendor calls for a load balancer, with the owner's name.
+/// Returns the purpose of vendor calls for a load balancer, with the owner's name.
 fn about(owner: &Owner, asked: &Purpose) -> Purpose {
     let Owner { kind, namespace, name, uid } = owner;
     let object = Arc::from(format!("{kind} {namespace}/{name} ({uid})"));
@@ -221,7 +222,7 @@ fn cost(context: &Context, source: Source) -> Option<cloud_api_proto::v1alpha1::
     Some(context.session.meter().cost(source, None))
 }
 
-/// The error for the result of another goal. It cannot occur, because a task ends for the goal of its order.
+/// Returns the error for the result of another goal. This cannot occur, because a task ends for the goal of its order.
 fn mixed_up() -> AdapterError {
     AdapterError::new(Reason::Internal, "the task ended for a goal other than that of its order")
 }

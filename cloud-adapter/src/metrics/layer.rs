@@ -1,5 +1,5 @@
-//! Measures every answer of the gRPC port, including refusals of the layers below, and makes calls part of their callers' traces. Uses only
-//! the path, the caller, `traceparent` and the trailers.
+//! Measures every answer of the gRPC port, including refusals of the layers below, and makes calls part of their callers' traces. The layer
+//! reads only the path, the caller, `traceparent` and the trailers.
 
 use std::{
     collections::BTreeMap,
@@ -25,14 +25,14 @@ use crate::auth::{Caller, Role};
 /// The label for paths outside the contract, since callers could choose any number of such paths.
 const OTHER: &str = "other";
 
-/// Layer that records `rpc_duration_seconds`. It must be below the layer that authenticates the caller.
+/// The layer that records `rpc_duration_seconds`. It must be below the layer that authenticates the caller.
 #[derive(Clone, Debug)]
 pub(crate) struct RpcLayer {
     metrics: Metrics,
     methods: Methods,
 }
 
-/// Calls of the contract by path, such as `/cloudadapter.v1alpha1.RouteService/ApplyRoutes`.
+/// The calls of the contract, by path, such as `/cloudadapter.v1alpha1.RouteService/ApplyRoutes`.
 type Methods = Arc<BTreeMap<String, Method>>;
 
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ impl RpcLayer {
         let known = self.methods.get(request.uri().path()).cloned();
         let Method { service, name: method, .. } = known.unwrap_or_else(other);
         let role = request.extensions().get::<Caller>().map_or(Role::Anyone, |caller| caller.role);
-        // `CANCELLED` is recorded if no trailers are sent, because the caller or the process has gone.
+        // The code remains `CANCELLED` if no trailers are sent, because the caller or the process has gone.
         RpcLabels { service, method, code: word(Code::Cancelled), reason: "", controller: role.word() }
     }
 
@@ -99,7 +99,7 @@ impl<S> Layer<S> for RpcLayer {
     }
 }
 
-/// Service that measures the answers of an inner service.
+/// The service that measures the answers of an inner service.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured<S> {
     inner: S,
@@ -135,7 +135,7 @@ where
     }
 }
 
-/// A request in progress, which is recorded when it ends for any reason.
+/// A request in progress. The request is recorded when it ends for any reason.
 #[derive(Debug)]
 struct Running {
     metrics: Metrics,
@@ -168,7 +168,7 @@ impl Drop for Running {
     }
 }
 
-/// A body whose trailers are read when they are sent.
+/// A response body. Its trailers are read when they are sent.
 #[derive(Debug)]
 pub(crate) struct MeasuredBody<B> {
     inner: Pin<Box<B>>,
@@ -201,7 +201,7 @@ impl<B: Body> Body for MeasuredBody<B> {
     }
 }
 
-/// The code in the spelling of the gRPC specification.
+/// Returns the code in the spelling of the gRPC specification.
 const fn word(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",

@@ -1,4 +1,4 @@
-//! Metrics of state: buckets, queues, breakers, ages. They are read at each scrape, so that no gauge is outdated.
+//! Metrics of state: buckets, queues, breakers and ages. The state is read at each scrape, so that no gauge is outdated.
 
 use std::{
     fmt,
@@ -21,13 +21,13 @@ type Age = Box<dyn Fn() -> SnapshotAge + Send + Sync>;
 /// The age and the maximum age of a collection's listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct SnapshotAge {
-    /// Age of the listing. `None`: there is no listing yet.
+    /// The age of the listing. `None`: there is no listing yet.
     pub(crate) age: Option<Duration>,
-    /// Maximum age of the listing. `None`: it is not refreshed, because there are no watches.
+    /// The maximum age of the listing. `None`: the listing is not refreshed, because there are no watches.
     pub(crate) target: Option<Duration>,
 }
 
-/// The sources of state. Clones share them with each other.
+/// The sources of state. Clones share the sources.
 #[derive(Clone, Default)]
 pub(super) struct Sources(Arc<Mutex<Inner>>);
 
@@ -144,7 +144,7 @@ impl Page<'_, '_> {
         self.rows("queue_depth", "Vendor calls waiting in the queue", None, rows)
     }
 
-    /// A queue that was used earlier keeps a row for each bucket, so that the value 0 is exported for an empty queue.
+    /// A queue that was used earlier still has a row for each bucket, so that the value 0 is exported for an empty queue.
     fn oldest(&mut self, report: &Report, queues: &[QueueReport]) -> fmt::Result {
         let rows = report.buckets.iter().flat_map(|bucket| {
             report.leaves.iter().map(move |leaf| {

@@ -1,13 +1,13 @@
-//! Counts the objects of each cluster in the listings by their tags. Pure functions.
+//! Counts the objects of each cluster in the listings, by their tags. This module is pure.
 
 use std::collections::BTreeMap;
 
 use telemetry::report::ClusterObjects;
 
-/// The number of objects in a listing by cluster ID. Objects without owner tags are counted under the empty ID.
+/// The number of objects in a listing, by cluster ID. Objects without owner tags are counted under the empty ID.
 pub(super) type Tally = BTreeMap<String, u64>;
 
-/// Sorts the clusters: the adapter's own cluster first, the others by their IDs.
+/// Sorts the clusters: the adapter's own cluster first, then the other clusters by ID.
 pub(super) fn clusters(own: &str, load_balancers: Tally, routes: Tally) -> Vec<ClusterObjects> {
     let mut all = BTreeMap::<String, ClusterObjects>::new();
     for (cluster, number) in load_balancers {

@@ -37,7 +37,7 @@ const TASKS: usize = 200;
 /// Maximum length of an error text from the cloud, in characters.
 const ERROR: usize = 500;
 
-/// The sources of the page. Clones share them.
+/// The status page. Clones share its sources.
 #[derive(Clone)]
 pub(crate) struct Page(Arc<dyn Fn() -> AdapterStatus + Send + Sync>);
 
@@ -58,7 +58,7 @@ impl fmt::Debug for Page {
 }
 
 impl Page {
-    /// Returns the page, and the task that records the page's history and never ends.
+    /// Returns the page, and the task that records the history of the page. The task never ends.
     pub(crate) fn of<D: Driver>(sources: Sources<D>) -> (Self, impl Future<Output = ()> + Send + use<D>) {
         let (vendor, history) = (Arc::clone(&sources.rpc.vendor), Arc::<Mutex<History>>::default());
         let shown = Arc::clone(&history);
@@ -131,7 +131,7 @@ impl<D: Driver> Sources<D> {
 
     fn clusters(&self) -> Vec<ClusterObjects> {
         let Snapshots { load_balancers, routes, .. } = &self.snapshots;
-        // A load balancer that its owner released while other keys use it still has the owner's tags.
+        // A load balancer that its owner released while other Services use it still has the owner's tags.
         let balancers = load_balancers.tally(|it| it.summary.key.as_ref().map_or("", |key| &key.cluster_id));
         clusters(&self.rpc.cluster(), balancers, routes.tally(Item::cluster))
     }
@@ -200,7 +200,7 @@ fn task(TaskReport { key, name, waits_for, began, done, total }: TaskReport) -> 
     Task { key, name, waits_for: cut(&waits_for), since_seconds: seconds(began.elapsed()), done, total }
 }
 
-/// The scope of the credentials, as text.
+/// Returns the scope of the credentials as text.
 fn named(Scope { account, project, region, .. }: &Scope) -> String {
     let parts = [("account", account), ("project", project), ("region", region)];
     let parts = parts.into_iter().filter(|(_, value)| !value.is_empty());
@@ -219,7 +219,7 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// A duration in seconds, rounded to milliseconds.
+/// Returns a duration in seconds, rounded to milliseconds.
 fn seconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1_000.0).round() / 1_000.0
 }

@@ -8,9 +8,9 @@ use std::{
 use cloud_budget::{BucketReport, Time};
 use telemetry::report::BucketSample;
 
-/// Length of one step.
+/// The length of a step.
 pub(super) const STEP: Duration = Duration::from_secs(5);
-/// Age at which steps are dropped.
+/// The age at which steps are dropped.
 const KEPT: Duration = Duration::from_mins(10);
 
 /// A ring buffer of steps for each bucket.
@@ -19,9 +19,9 @@ pub(super) struct History(BTreeMap<String, Ring>);
 
 #[derive(Debug, Default)]
 struct Ring {
-    /// Total number of calls at the end of the last step.
+    /// The total number of calls at the end of the last step.
     calls: u64,
-    /// Steps, the newest first.
+    /// The steps, the newest first.
     steps: VecDeque<StepSample>,
 }
 
@@ -49,7 +49,7 @@ impl History {
         }
     }
 
-    /// The steps of a bucket, the newest first.
+    /// Returns the steps of a bucket, the newest first.
     pub(super) fn of(&self, bucket: &str, now: Time) -> Vec<BucketSample> {
         let Some(ring) = self.0.get(bucket) else { return Vec::new() };
         let sample = |StepSample { ended, calls, queued, rate }: &StepSample| BucketSample {

@@ -1,4 +1,4 @@
-//! The HTML page: one document with inline style, without scripts or external resources. Pure functions.
+//! The HTML page: one document with inline style, without scripts or external resources. This module is pure.
 //!
 //! - `text`: escaping and formatting of numbers.
 //! - `table`: tables that become lists on narrow screens.
@@ -21,10 +21,10 @@ use telemetry::report::AdapterStatus;
 use self::{sections::sections, text::Escaped};
 
 const STYLE: &str = include_str!("html/style.css");
-/// Interval of automatic reloads, in seconds.
+/// The interval of automatic reloads, in seconds.
 const REFRESH: u32 = 5;
 
-/// Content security policy that allows only the inline style and the empty icon.
+/// The content security policy, which allows only the inline style and the empty icon.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let style = STANDARD.encode(Sha256::digest(STYLE));
     format!(
@@ -32,7 +32,7 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The header `Content-Security-Policy`.
+/// Returns the value of the header `Content-Security-Policy`.
 pub(super) fn policy() -> &'static str {
     &POLICY
 }

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::plan::Verdict;
 
-/// The time of each write with an unknown outcome, by destination. The number of entries is bounded by the number of routes; a listing that
-/// reliably shows the writes removes their entries.
+/// The time of each write with an unknown outcome, by destination. The number of routes limits the number of entries. A listing that
+/// reliably shows a write removes the entry of the write.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts(Mutex<BTreeMap<IpNet, Instant>>);
 
@@ -27,7 +27,7 @@ impl Doubts {
         self.with(|doubts| doubts.extend(destinations.map(|destination| (destination, now))));
     }
 
-    /// The time since which a destination is in doubt.
+    /// Returns the time since which the state of a destination is unknown.
     pub(super) fn at(&self, destination: IpNet) -> Option<Instant> {
         self.with(|doubts| doubts.get(&destination).copied())
     }

@@ -1,6 +1,6 @@
 //! Decides the changes of a request, item by item. This module is pure.
 //!
-//! A deletion needs an explicit key and ownership; routes of other owners are reported, but never changed.
+//! A deletion needs an explicit key and ownership. Routes of other owners are reported, but never changed.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -15,7 +15,7 @@ use ipnet::IpNet;
 use super::Order;
 use crate::driver::{RouteChanges, WantedRoute};
 
-/// One item of a request with its parsed destination.
+/// An item of a request with its parsed destination.
 #[derive(Clone, Debug)]
 pub(crate) enum Item {
     /// The route must exist.
@@ -27,7 +27,7 @@ pub(crate) enum Item {
 }
 
 impl Item {
-    /// The destination of the route, if the item is valid.
+    /// Returns the destination of the route, if the item is valid.
     pub(crate) fn destination(&self) -> Option<IpNet> {
         match self {
             Self::Upsert { destination, .. } | Self::Delete { destination, .. } => Some(*destination),
@@ -35,7 +35,7 @@ impl Item {
         }
     }
 
-    /// The key of the route in the request.
+    /// Returns the key of the route in the request.
     pub(crate) fn key(&self) -> RouteKey {
         match self {
             Self::Upsert { upsert, .. } => upsert.key.clone().unwrap_or_default(),
@@ -64,7 +64,7 @@ pub(crate) struct Verdict {
     pub(crate) outcome: Outcome,
     pub(crate) error: Option<AdapterError>,
     pub(crate) change: Change,
-    /// Delay after which to ask again, if the outcome is pending.
+    /// The time after which to ask again, if the outcome is pending.
     retry_after: Option<Duration>,
 }
 
@@ -93,7 +93,7 @@ impl Verdict {
     }
 }
 
-/// The owner of a route from the point of view of this cluster.
+/// Returns the owner of a route from the point of view of this cluster.
 pub(crate) fn owner(route: &Route, cluster_id: &str) -> RouteOwner {
     match &route.key {
         Some(key) if key.cluster_id == cluster_id => RouteOwner::Mine,
@@ -102,8 +102,8 @@ pub(crate) fn owner(route: &Route, cluster_id: &str) -> RouteOwner {
     }
 }
 
-/// Decides each item, given the existing routes. `doubt` returns the remaining time for which the state of a destination is unknown, if it
-/// is.
+/// Decides each item, given the existing routes. If the state of a destination is unknown, `doubt` returns the remaining time until it is
+/// known.
 pub(crate) fn plan(
     order: &Order,
     routes: &[&Route],
@@ -116,7 +116,7 @@ pub(crate) fn plan(
     order.items.iter().map(judge).collect()
 }
 
-/// The changes of all items of a request.
+/// Returns the changes of all items of a request.
 pub(crate) fn changes(verdicts: &[Verdict], order: &Order) -> RouteChanges {
     let wanted = |upsert: &RouteUpsert| WantedRoute {
         upsert: upsert.clone(),
@@ -129,11 +129,11 @@ pub(crate) fn changes(verdicts: &[Verdict], order: &Order) -> RouteChanges {
     }
 }
 
-/// Groups items so that no group has more than `max` changes, unless a single item has more.
+/// Groups items so that no group has more than `max` changes. A single item with more changes is a group of its own.
 pub(crate) fn batches(verdicts: &mut [Verdict], max: usize) -> impl Iterator<Item = &mut [Verdict]> {
     let mut changes = 0;
     verdicts.chunk_by_mut(move |before, after| {
-        // Number of changes in the current group.
+        // `changes` is the number of changes in the current group.
         changes += before.change.size();
         let fits = changes + after.change.size() <= max;
         changes = if fits { changes } else { 0 };
@@ -167,7 +167,7 @@ fn replace(key: &RouteKey, upsert: &RouteUpsert, route: &Route, order: &Order) -
     let serves = route.state() != RouteState::Blackhole;
     let unchanged = serves && same_hop(route.next_hop.as_ref(), upsert.next_hop.as_ref());
     let ours = match owner(route, &order.cluster_id) {
-        // A route of another node is a conflict until a request deletes that route.
+        // A route of another node with the same destination is a conflict until a request deletes that route.
         RouteOwner::Mine => route.key.as_ref().is_some_and(|there| there.node_uid == key.node_uid),
         // The route is untagged, inside the cluster's CIDRs, and its target is the instance of the node.
         RouteOwner::Unmanaged => leads_to(route, upsert.next_hop.as_ref()),
@@ -217,7 +217,7 @@ fn delete(
     }
 }
 
-/// Whether the target of the route is the instance of this next hop.
+/// Returns whether the target of the route is the instance of this next hop.
 fn leads_to(route: &Route, hop: Option<&NextHop>) -> bool {
     let machine = |hop: Option<&NextHop>| {
         hop.map(|hop| hop.provider_id.clone()).filter(|provider_id| !provider_id.is_empty())
@@ -226,7 +226,7 @@ fn leads_to(route: &Route, hop: Option<&NextHop>) -> bool {
     there.is_some() && there == machine(hop)
 }
 
-/// Whether the route has lost its target, and the address of its next hop is that of `hop`.
+/// Returns whether the route has lost its target and its next hop has the address of `hop`.
 fn is_left_by(route: &Route, hop: Option<&NextHop>) -> bool {
     let (Some(there), Some(hop)) = (&route.next_hop, hop) else { return false };
     let address = |hop: &NextHop| hop.address.parse::<IpAddr>().ok();
@@ -238,7 +238,8 @@ fn to(route: &Route) -> Option<IpNet> {
     route.destination.parse().ok()
 }
 
-/// Whether the provider IDs are equal, and the address and the interface if the request sets them. Otherwise the driver chooses these two.
+/// Returns whether the provider IDs are equal. If the request sets the address or the interface, these must be equal, too. Otherwise the
+/// driver chooses them.
 fn same_hop(there: Option<&NextHop>, wanted: Option<&NextHop>) -> bool {
     let (Some(there), Some(wanted)) = (there, wanted) else { return false };
     let same = |there: &str, wanted: &str| wanted.is_empty() || there == wanted;
@@ -279,14 +280,14 @@ mod tests {
         leaving(node, destination, "")
     }
 
-    /// Creates a deletion with the provider ID of the node's instance.
+    /// Returns a deletion with the provider ID of the node's instance.
     fn leaving(node: &str, destination: &str, hop: &str) -> Item {
         let next_hop = Some(NextHop { provider_id: hop.into(), ..NextHop::default() });
         let key = key("me", node, destination);
         Item::Delete { destination: destination.parse().expect("CIDR"), key, next_hop }
     }
 
-    /// Creates a deletion of an untagged route with the address of its former next hop.
+    /// Returns a deletion of an untagged route with the address of its former next hop.
     fn left_at(destination: &str, address: &str, hop: &str) -> Item {
         let next_hop = NextHop { provider_id: hop.into(), address: address.into(), ..NextHop::default() };
         let key = key("me", "a", destination);

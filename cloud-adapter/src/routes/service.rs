@@ -1,4 +1,4 @@
-//! `RouteService`: translates gRPC requests to validated orders, and their results to answers.
+//! `RouteService`: converts gRPC requests to validated orders, and the results of the orders to answers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,11 +27,12 @@ use crate::{
     strings,
 };
 
-/// Margin of an answer before its deadline, and interval at which callers poll.
+/// The margin of an answer before its deadline, and the interval at which callers poll.
 const MARGIN: Duration = Duration::from_millis(500);
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The object name of all routes: one sequence of fences covers all routes, and their calls are queued as those of one object.
+/// The object name of all routes. One sequence of fences covers all routes, and the calls for all routes are queued as calls for one
+/// object.
 const OBJECT: &str = "Routes";
 
 /// The gRPC service `RouteService`.
@@ -81,7 +82,7 @@ impl<D: Driver> RouteService for Service<D> {
 }
 
 impl<D: Driver> Service<D> {
-    /// Executes an order in a separate task, on a session without a deadline, so that a disconnecting client interrupts nothing.
+    /// Executes an order in a separate task, on a session without a deadline. So a client that disconnects interrupts nothing.
     async fn apply(&self, request: ApplyRoutesRequest, context: &Context) -> Result<Applied, AdapterError> {
         self.rpc.may_change(context, request.dry_run, request.fence.as_ref())?;
         let fence = request.fence.clone();
@@ -112,7 +113,8 @@ impl<D: Driver> Service<D> {
     }
 }
 
-/// The routes as this cluster sees them: its own routes, and others that overlap its CIDRs.
+/// Returns the route as this cluster sees it. `None`: the cluster does not see the route, because it neither owns the route nor has a CIDR
+/// that overlaps it.
 fn seen(route: &Route, cluster_id: &str, cidrs: &[IpNet]) -> Option<Route> {
     let owner = plan::owner(route, cluster_id);
     let overlaps = || {

@@ -1,11 +1,11 @@
-//! Serialises the writers of routes in the order of arrival. The current writer gets the priority of the most urgent waiting request.
+//! Serialises the writers of routes in the order of their arrival. The current writer gets the priority of the most urgent waiting request.
 
 use std::sync::PoisonError;
 
 use cloud_api_proto::v1alpha1::Priority;
 use tokio::sync::{Mutex, MutexGuard, watch};
 
-/// Lock for one writer at a time: in most clouds, a route table is one object.
+/// The lock that admits one writer at a time, because in most clouds a route table is one object.
 #[derive(Debug)]
 pub(crate) struct TableLock {
     writing: Mutex<()>,
@@ -13,7 +13,7 @@ pub(crate) struct TableLock {
     priority: watch::Sender<Priority>,
 }
 
-/// A waiting request, which is registered until this value is dropped.
+/// A waiting request. The request is registered until this value is dropped.
 struct WaitingWriter<'a> {
     lock: &'a TableLock,
     priority: Priority,
@@ -27,14 +27,14 @@ impl Default for TableLock {
 }
 
 impl TableLock {
-    /// Waits for the lock, which is released when the returned guard is dropped.
+    /// Waits for the lock. The lock is released when the returned guard is dropped.
     pub(super) async fn take(&self, priority: Priority) -> MutexGuard<'_, ()> {
         self.change(|waiting| waiting.push(priority));
         let _waiting = WaitingWriter { lock: self, priority };
         self.writing.lock().await
     }
 
-    /// The priority of the most urgent waiting request; unspecified if no request waits.
+    /// Returns the priority of the most urgent waiting request. If no request waits, the priority is unspecified.
     pub(super) fn priority(&self) -> watch::Receiver<Priority> {
         self.priority.subscribe()
     }

@@ -1,4 +1,4 @@
-//! Tests a request that waits to write, with paused time.
+//! These tests cover a request that waits to write. They use paused time.
 
 use cloud_api_proto::v1alpha1::{
     ApplyRoutesRequest, NextHop, Priority, RequestContext, RouteKey, RouteUpsert,
@@ -64,7 +64,8 @@ fn request(node: u32, priority: Priority) -> Request<ApplyRoutesRequest> {
     request
 }
 
-/// Time in milliseconds at which a resync's write is sent behind a hundred others, with or without an urgent request that waits behind it.
+/// Returns the time in milliseconds at which a write is sent. The write belongs to a resync and is queued behind a hundred other calls. If
+/// `joined` is set, an urgent request waits behind the resync.
 async fn written(joined: bool) -> u128 {
     let (fake, vendor) = vendor(&limits(10.0, 1));
     let service = service(&vendor);

@@ -14,14 +14,14 @@ use crate::{
     vendor::Session,
 };
 
-/// The outcome of one route in the cloud, with the created route if the vendor returns it.
+/// The outcome of the write of a route in the cloud, with the created route if the vendor returns it.
 pub(super) type Written = Result<Option<Route>, AdapterError>;
 
 impl<D: Driver> Applier<D> {
-    /// Writes the changes of one batch: one vendor call if the vendor accepts many changes, else one per change. Returns one outcome per
-    /// change, removals first. The failure of a whole call counts for each of its changes.
+    /// Writes the changes of one batch: in one vendor call if the vendor accepts many changes, else in one call per change. Returns one
+    /// outcome per change, removals first. The failure of a whole call counts for each of its changes.
     ///
-    /// `halt` returns the reason if no further call may be sent. After a throttle, the remaining routes are not tried one by one.
+    /// `halt` returns the reason if no further call may be sent. After a throttle, no separate calls are made for the remaining routes.
     pub(super) async fn write(
         &self,
         changes: &RouteChanges,
@@ -87,7 +87,7 @@ impl<D: Driver> Applier<D> {
     }
 }
 
-/// Assigns the outcomes, in the order of the changes, to the items that requested them.
+/// Assigns the outcomes, which are in the order of the changes, to the items that requested the changes.
 pub(super) fn settle(verdicts: &mut [Verdict], changes: &RouteChanges, outcomes: Vec<Written>) {
     let missing =
         || Err(AdapterError::new(Reason::OutcomeUnknown, "the cloud returned nothing for this route"));

@@ -1,7 +1,8 @@
 //! Updates a standby's snapshot without vendor calls, from the leader's watch.
 //!
-//! Observation times are kept, so that a new leader lists only when a listing is due. Load balancers are not followed, because the watch
-//! has only their summaries but drivers plan from the vendor's answers. A new leader lists load balancers before their first use.
+//! Observation times are kept, so that a new leader lists only when a listing is due. The standby does not follow load balancers, because
+//! the watch contains only their summaries, but drivers plan from the vendor's answers. A new leader lists load balancers before their
+//! first use.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ impl<T: Item> Snapshot<T> {
         self.change(|state| state.replace(listed, observed.min(Instant::now())));
     }
 
-    /// Applies an UPSERT. The next BOOKMARK has the time of observation.
+    /// Applies an UPSERT. The next BOOKMARK contains the time of observation.
     pub(crate) fn upsert_from(&self, item: T) {
         let now = Instant::now();
         self.change(|state| state.put(item.key().to_owned(), Arc::new(item), now));
@@ -29,7 +30,7 @@ impl<T: Item> Snapshot<T> {
         self.change(|state| state.depart(key, now, false));
     }
 
-    /// Applies a BOOKMARK: there are no other changes up to its time.
+    /// Applies a BOOKMARK, which says that there are no other changes up to its time.
     pub(crate) fn observed_from(&self, observed: Instant) {
         let observed = observed.min(Instant::now());
         self.change(|state| {

@@ -1,4 +1,4 @@
-//! One listing of a collection, page by page. A listing can be interrupted, and continued by another reader.
+//! A listing of a collection, page by page. If a listing is interrupted, another reader can continue it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,19 +9,19 @@ use crate::{
     vendor::Session,
 };
 
-/// Maximum number of pages. A listing with more pages has a defect, such as a cursor that never ends.
+/// Maximum number of pages. A listing with more pages is defective; for example, its cursors never end.
 const PAGES_MAX: usize = 10_000;
-/// Maximum number of restarts of a listing whose pages shift; then the listing fails.
+/// Maximum number of restarts of a listing whose pages shift. After these restarts the listing fails.
 const RESTARTS_MAX: u32 = 3;
 
 /// The progress of a listing.
 #[derive(Debug)]
 pub(super) struct Listing<T> {
-    /// Time at which the first page was requested.
+    /// The time at which the first page was requested.
     pub(super) began: Instant,
-    /// Items by key. Of duplicates, the item of the later page is kept.
+    /// The items by key. If an item was read twice, the item of the later page is kept.
     pub(super) items: BTreeMap<String, Arc<T>>,
-    /// Number of pages, including those before restarts, which is the cost of the listing.
+    /// The number of pages, including the pages before restarts. This is the cost of the listing.
     pub(super) pages: usize,
     cursor: Option<Cursor>,
     total: Option<u64>,
@@ -42,10 +42,11 @@ impl<T: Item> Listing<T> {
         Self { began, items, pages: 0, cursor: None, total: None, restarts: 0 }
     }
 
-    /// Reads the remaining pages. If the future is dropped, the pages already read are kept. `share` replaces equal items by cached ones.
+    /// Reads the remaining pages. If the future is dropped, the pages already read are kept. `share` returns the cached item for an item
+    /// that equals it.
     ///
     /// # Errors
-    /// Returns the errors of the pages, or [`Fault::Unavailable`] if pages shift at each try. A failed listing cannot be continued.
+    /// Returns the errors of the pages, or [`Fault::Unavailable`] if pages shift at each attempt. A failed listing cannot be continued.
     pub(super) async fn complete(
         &mut self,
         source: &impl Collection<T>,
@@ -90,8 +91,8 @@ impl<T: Item> Listing<T> {
         }
     }
 
-    /// Detects shifted pages by comparing the number of different items with the total. If one item is added and another one is removed,
-    /// the total is unchanged, but some item was read twice or not at all, so the number of items differs.
+    /// Detects shifted pages by comparing the number of different items with the total. If an item is added and another item is removed,
+    /// the total is unchanged. But some item was read twice or not at all, so the number of items differs.
     fn end(&self) -> Read {
         let read = u64::try_from(self.items.len()).unwrap_or(u64::MAX);
         if self.total.is_none_or(|total| total == read) { Read::Complete } else { Read::Shifted }

@@ -1,17 +1,17 @@
-//! The last changes of a collection, numbered by position. A slow watch continues from the position that it has reached, or is reset if
-//! changes from there on were already dropped.
+//! The last changes of a collection, numbered by position. A slow watch continues from the position that it has reached. If later changes
+//! were already dropped, the watch is reset.
 
 use std::{collections::VecDeque, sync::Arc};
 
-/// Maximum number of changes. A watch that is further behind gets a RESET, so that no unbounded buffer is needed.
+/// Maximum number of changes. A watch that is further behind gets a RESET, so no unlimited buffer is needed.
 const KEPT: usize = 4096;
 
-/// An added, changed or removed item. Its current state is in the collection: watches need no intermediate states, which would take too
+/// An added, changed or removed item. Its current state is in the collection. Watches do not need intermediate states, which would take too
 /// much memory.
 #[derive(Debug)]
 pub(super) struct Change<T> {
     pub(super) key: String,
-    /// The former state, for watches that included the item before and may not include it now.
+    /// The former state. It is for watches that included the item before and may not include the item now.
     pub(super) old: Option<Arc<T>>,
 }
 
@@ -21,7 +21,7 @@ impl<T> Clone for Change<T> {
     }
 }
 
-/// A bounded log of changes. Positions count from the start of the process.
+/// A log of changes with a limited length. Positions count from the start of the process.
 #[derive(Debug)]
 pub(super) struct Log<T> {
     changes: VecDeque<Change<T>>,
@@ -49,12 +49,13 @@ impl<T> Log<T> {
         self.end += 1;
     }
 
-    /// The position after the newest change.
+    /// Returns the position after the newest change.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// At most `max` changes from `position` on; `None` if some of these changes were dropped, or the position belongs to another process.
+    /// Returns at most `max` changes from `position` on. `None`: some of these changes were dropped, or the position belongs to another
+    /// process.
     pub(super) fn since(&self, position: u64, max: usize) -> Option<Vec<Change<T>>> {
         let behind = usize::try_from(self.end.checked_sub(position)?).ok()?;
         let skip = self.changes.len().checked_sub(behind)?;

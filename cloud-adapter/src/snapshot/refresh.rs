@@ -1,4 +1,4 @@
-//! The automatic refresh of a collection: decides when a listing is due, and runs the task that lists.
+//! The automatic refresh of a collection. This module decides when a listing is due, and runs the task that lists.
 
 use std::{
     sync::{Arc, PoisonError},
@@ -22,8 +22,8 @@ const RETRY: Duration = Duration::from_secs(5);
 impl<T: Item> Snapshot<T> {
     /// Lists whenever a listing is due, provided that there are watches and this replica leads. Never ends.
     ///
-    /// `who` identifies the adapter among those that share the account, such as by the cluster. It shifts the times of
-    /// listings, so that these adapters do not list simultaneously.
+    /// `who` identifies the adapter among the adapters that share the account, for example by its cluster. It shifts the times of listings,
+    /// so that these adapters do not list simultaneously.
     pub(crate) async fn keep_fresh(
         &self,
         source: &impl Collection<T>,
@@ -48,7 +48,7 @@ impl<T: Item> Snapshot<T> {
             if !wanted || due > Instant::now() {
                 tokio::select! {
                     () = tokio::time::sleep_until(due), if wanted => (),
-                    // There is a new watch, there are new settings, or a reader has listed.
+                    // There is a new watch, the settings have changed, or a reader has listed.
                     _ = changed.changed() => (),
                     () = turned(&mut duty) => (),
                 }
@@ -78,8 +78,8 @@ async fn turned(duty: &mut signal::Receiver<Duty>) {
     }
 }
 
-/// Time of the next listing: at once before the first attempt; at the next tick after a success; after the vendor's delay, and at least
-/// `RETRY`, after a failure.
+/// Returns the time of the next listing. The first attempt is made at once. After a success, the next listing is at the next tick. After a
+/// failure, it follows the vendor's delay, but not sooner than `RETRY`.
 fn due(attempt: Option<&(Instant, Option<VendorError>)>, period: Duration, origin: Instant) -> Instant {
     match attempt {
         None => origin.min(Instant::now()),
@@ -99,7 +99,7 @@ fn tick_after(at: Instant, period: Duration, origin: Instant) -> Instant {
     at + u64::try_from(rest).map_or(period, Duration::from_nanos)
 }
 
-/// A fraction of the period that depends only on these strings.
+/// Returns a fraction of the period that depends only on these strings.
 fn phase(words: &[&str], period: Duration) -> Duration {
     let digest = words.iter().fold(Sha256::new(), |digest, word| digest.chain_update(word).chain_update([0]));
     let number = digest.finalize().iter().take(4).fold(0_u32, |sum, byte| sum << 8 | u32::from(*byte));

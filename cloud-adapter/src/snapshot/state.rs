@@ -7,26 +7,26 @@ use tokio::time::Instant;
 use super::log::{Change, Log};
 use crate::driver::{Item, VendorError};
 
-/// How long items that disappeared are remembered.
+/// How long the records of items that disappeared are kept.
 const DEPARTED_KEPT: Duration = Duration::from_mins(10);
 
 /// The state of a cached collection.
 #[derive(Debug)]
 pub(super) struct State<T> {
     pub(super) items: BTreeMap<String, Entry<T>>,
-    /// Time at which the first page of the last complete listing was requested.
+    /// The time at which the first page of the last complete listing was requested.
     pub(super) observed: Option<Instant>,
     /// Number of vendor calls of the last complete listing.
     pub(super) pages: Option<usize>,
-    /// Start and error of the last attempt to list.
+    /// The start and the error of the last attempt to list.
     pub(super) attempt: Option<(Instant, Option<VendorError>)>,
-    /// The bound on staleness that satisfies all watches.
+    /// The limit on staleness that satisfies all watches.
     pub(super) wanted: Option<Instant>,
-    /// Times at which this process wrote items with a known result. Lagging reads must not restore the old state.
+    /// The times at which this process wrote items with a known result. Lagging reads must not restore the old state.
     written: BTreeMap<String, Instant>,
-    /// Times at which this process wrote items with an unknown result. Their cached state is older than the write.
+    /// The times at which this process wrote items with an unknown result. The cached states of these items are older than the writes.
     doubts: BTreeMap<String, Instant>,
-    /// Items that disappeared recently.
+    /// The items that disappeared recently.
     pub(super) departed: BTreeMap<String, Departed>,
     /// Maximum time by which reads lag behind writes.
     horizon: Duration,
@@ -37,32 +37,32 @@ pub(super) struct State<T> {
 #[derive(Debug)]
 pub(super) struct Entry<T> {
     pub(super) item: Arc<T>,
-    /// Time of the first of the uninterrupted reads that show the item.
+    /// The time of the first read in the unbroken series of reads that show the item.
     pub(super) since: Instant,
-    /// Time at which the item was last looked up by ID.
+    /// The time at which the item was last looked up by ID.
     looked_up: Option<Instant>,
 }
 
-/// An item, and the time at which the read that showed it began.
+/// An item, and the time at which the read that showed the item began.
 pub(crate) type ObservedAt<T> = (Arc<T>, Instant);
 
 /// An item that disappeared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Departed {
-    /// The last read that showed the item.
+    /// The time of the last read that showed the item.
     pub(crate) last_seen: Instant,
-    /// The first read that did not show the item.
+    /// The time of the first read that did not show the item.
     pub(crate) since: Instant,
-    /// Whether a read missed several known items and showed none, probably because the read was of another scope.
+    /// Whether a read missed several known items and showed none of them, probably because the read was of another scope.
     pub(crate) en_masse: bool,
 }
 
-/// Results of look-ups by ID that were all requested at the same time.
+/// The results of look-ups by ID that were all requested at the same time.
 #[derive(Debug)]
 pub(crate) struct LookedUp<T> {
     pub(crate) asked: Instant,
     pub(crate) found: Vec<T>,
-    /// Keys that the vendor reported as missing.
+    /// The keys that the vendor reported as missing.
     pub(crate) gone: Vec<String>,
 }
 
@@ -82,7 +82,7 @@ impl<T: Item> State<T> {
         }
     }
 
-    /// Time at which the last read that showed the item began.
+    /// Returns the time at which the last read that showed the item began.
     pub(super) fn seen(&self, entry: &Entry<T>) -> Option<Instant> {
         self.observed.max(entry.looked_up)
     }
@@ -92,7 +92,7 @@ impl<T: Item> State<T> {
         Some((Arc::clone(&entry.item), self.seen(entry).unwrap_or(entry.since)))
     }
 
-    /// Replaces the content by a complete listing, except items that were written or looked up after the listing began.
+    /// Replaces the content with a complete listing, except for items that were written or looked up after the listing began.
     pub(super) fn replace(&mut self, mut listed: BTreeMap<String, Arc<T>>, began: Instant) {
         self.written.retain(|_, at| *at + self.horizon > began);
         self.doubts.retain(|_, at| *at > began);
@@ -144,14 +144,14 @@ impl<T: Item> State<T> {
         }
     }
 
-    /// Adds the result of a write. Listings that do not show the write yet do not undo it.
+    /// Adds the result of a write. Listings that do not show the write yet do not undo the result.
     pub(super) fn wrote(&mut self, item: T, now: Instant) {
         let key = item.key().to_owned();
         self.written.insert(key.clone(), now);
         self.put(key, Arc::new(item), now);
     }
 
-    /// Removes a deleted item. Listings that still show the item do not restore it.
+    /// Removes a deleted item. Listings that still show the item do not restore the item.
     pub(super) fn unmade(&mut self, key: &str, now: Instant) {
         self.written.insert(key.to_owned(), now);
         self.depart(key, now, false);
@@ -167,7 +167,7 @@ impl<T: Item> State<T> {
         self.doubts.get(key).is_some_and(|at| seen.is_none_or(|seen| seen < *at))
     }
 
-    /// Replaces one item, and logs the change for watches if the item differs.
+    /// Replaces an item, and logs the change for watches if the item differs.
     pub(super) fn put(&mut self, key: String, item: Arc<T>, read: Instant) {
         self.departed.remove(&key);
         let old = match self.items.get_mut(&key) {
@@ -204,7 +204,7 @@ impl<T: Item> State<T> {
         *self = Self { log, wanted: self.wanted, ..Self::new(self.horizon) };
     }
 
-    /// Whether an item was written, looked up or listed after the start `asked` of a read.
+    /// Returns whether an item was written, looked up or listed after the start `asked` of a read.
     fn newer(&self, key: &str, asked: Instant) -> bool {
         let written = self.written.get(key).is_some_and(|at| *at + self.horizon > asked);
         let seen = self.items.get(key).is_some_and(|entry| self.seen(entry) > Some(asked));

@@ -1,4 +1,4 @@
-//! Tests the shared listing and its watch protocol with a source that counts calls, and paused time.
+//! These tests cover the shared listing and its watch protocol. They use a source that counts calls, and paused time.
 
 mod feed;
 mod listing;
@@ -24,13 +24,13 @@ use crate::{
 
 const HORIZON: Duration = Duration::from_secs(2);
 
-/// A source that lists its items, two per page, in ten milliseconds per page.
+/// A source that lists its items. A page contains two items and takes ten milliseconds.
 #[derive(Debug, Default)]
 struct Source {
     items: Mutex<Vec<Instance>>,
     pages: AtomicUsize,
     failing: Mutex<Option<VendorError>>,
-    /// Items that appear before all others while a page is read, one per page.
+    /// The items that appear before all other items while pages are read, one item per page.
     growing: Mutex<Vec<Instance>>,
     /// Whether the source pages by offset and returns the total.
     offset: AtomicBool,
@@ -75,7 +75,7 @@ struct Bed {
 
 impl Bed {
     fn new(ids: &[&str]) -> Self {
-        // This fails if a provider is installed already; that provider is then used.
+        // This call fails if another test has installed a provider; the tests then use that provider.
         let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let vendor = Vendor::new(&cloud_budget::Config::default(), Arc::new(Never), &Metrics::new()).unwrap();
         let bed = Self {
@@ -137,7 +137,7 @@ fn instance(id: &str) -> Instance {
     Instance { provider_id: id.to_owned(), name: name.to_owned(), ..Instance::default() }
 }
 
-/// Returns the next messages, as one word each.
+/// Returns the next messages, as one word per message.
 async fn next(watcher: &mut Watcher<Instance, String>, n: usize) -> Vec<String> {
     let mut words = Vec::new();
     for _ in 0..n {
@@ -348,7 +348,7 @@ async fn lagging_reads_do_not_undo_writes() {
     assert_eq!(ids(), ["a", "b"], "reads are reliable, whatever they show");
 }
 
-/// A message has at most 512 items, so a client that does not read costs no more than one message, and misses no change.
+/// A message contains at most 512 items. So a client that does not read costs no more than one message, and misses no change.
 #[tokio::test(start_paused = true)]
 async fn changes_during_a_listing_are_sent_after_it() {
     let names: Vec<String> = (0..1_000).map(|n| format!("i{n:04}")).collect();

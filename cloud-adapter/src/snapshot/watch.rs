@@ -1,7 +1,7 @@
 //! The watch protocol over a snapshot: RESET, items, SYNCED, then UPSERT, GONE and BOOKMARK.
 //!
-//! A watcher is polled by its stream. It stores a position in the listing or the log, and at most one message, so clients that do not read
-//! cost the same for any size of the collection.
+//! The stream of a watcher polls it. A watcher stores a position in the listing or the log, and at most one message. So a client that does
+//! not read costs the same for any size of the collection.
 
 use std::{
     collections::VecDeque,
@@ -23,19 +23,19 @@ use crate::{
 
 /// Maximum number of items in one message.
 const CHUNK: usize = 512;
-/// Maximum size of a message in bytes. It leaves space for framing below the promised 1 MiB.
+/// Maximum size of a message in bytes. This leaves space for framing below the promised 1 MiB.
 const CHUNK_BYTES: usize = 1_000_000;
 /// Maximum interval between messages. Clients may rely on this interval.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(30);
-/// Number of changes read from the log at once.
+/// Number of changes that are read from the log at once.
 const BATCH: usize = 64;
 
 /// A message of a watch, independent of the service.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Frame<M> {
-    /// The client must drop everything received so far.
+    /// The client must drop everything that it has received so far.
     Reset,
-    /// Some items of the listing.
+    /// A part of the items of the listing.
     Items(Vec<M>),
     /// The listing is complete.
     Synced { count: u64, checksum: u64, observed: Instant, token: String },
@@ -50,25 +50,25 @@ pub(crate) enum Frame<M> {
 /// The options of a watch.
 #[derive(Clone, Debug)]
 pub(crate) struct WatchOptions {
-    /// The caller that watches.
+    /// The caller that opened the watch.
     pub(crate) caller: Caller,
-    /// Whether to end after SYNCED.
+    /// Whether the watch ends after SYNCED.
     pub(crate) stop_when_synced: bool,
-    /// Resume token of the client.
+    /// The resume token of the client.
     pub(crate) resume_token: String,
-    /// The part of resume tokens that identifies the process and the view. A watch cannot resume after a token with another epoch.
+    /// The part of resume tokens that identifies the process and the view. A watch cannot resume from a token with another epoch.
     pub(crate) epoch: String,
-    /// The oldest acceptable time of a listing; `None` accepts any complete listing.
+    /// The oldest acceptable time of a listing. `None`: any complete listing is accepted.
     pub(crate) bound: Option<Instant>,
 }
 
-/// Maps an item to its message; `None`: the watch does not include the item.
+/// Maps an item to its message. `None`: the watch does not include the item.
 type View<T, M> = Box<dyn Fn(&T) -> Option<M> + Send + Sync>;
 
 /// A watch of a snapshot. The snapshot is refreshed while the watch exists.
 pub(crate) struct Watcher<T: Item, M> {
     snapshot: Arc<Snapshot<T>>,
-    /// Released before other watchers are notified: see [`Drop`].
+    /// The slot is released before other watchers are notified: see [`Drop`].
     slot: Option<WatchSlot>,
     view: View<T, M>,
     key: fn(&M) -> &str,
@@ -95,10 +95,11 @@ enum Phase {
     Ended,
 }
 
-/// A listing that is being sent. The log has changes to items that were already sent, from the position at which the listing began.
+/// A listing that is being sent. The log contains later changes to items that were already sent, from the position at which the listing
+/// began.
 #[derive(Debug, Default)]
 struct Listed {
-    /// The key of the last item sent, if there are more.
+    /// The key of the last item that was sent, if there are more items.
     after: Option<String>,
     count: u64,
     checksum: u64,
@@ -136,7 +137,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
         Ok(watcher)
     }
 
-    /// The next message; `None` once the watch has ended.
+    /// Returns the next message. `None`: the watch has ended.
     ///
     /// # Errors
     /// Returns the error of the last attempt if there is no fresh enough listing. This error ends the watch.
@@ -154,7 +155,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
                     continue;
                 }
                 Phase::Waiting => {
-                    // Errors from before this watch are ignored, because a new watch causes a new attempt to list.
+                    // Errors from before this watch are ignored, because a new watch causes a new listing.
                     if !self.begin()
                         && let Some(error) = self.snapshot.failed_since(self.born)
                     {
@@ -174,7 +175,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
         }
     }
 
-    /// Resumes after the client's token, if the log still has all later changes.
+    /// Resumes from the client's token, if the log still contains all later changes.
     fn resume(&mut self) {
         let Some((epoch, position)) = self.options.resume_token.rsplit_once('/') else { return };
         let Ok(position) = position.parse() else { return };
@@ -200,8 +201,8 @@ impl<T: Item, M: Message> Watcher<T, M> {
         true
     }
 
-    /// Queues the next part of the listing, at most [`CHUNK`] items and about [`CHUNK_BYTES`]; after the last item, SYNCED. Restarts if the
-    /// content was dropped, or if the log no longer has all changes since the start.
+    /// Queues the next part of the listing: at most [`CHUNK`] items and about [`CHUNK_BYTES`]. After the last item, queues SYNCED. Restarts
+    /// if the content was dropped, or if the log no longer contains all changes since the listing began.
     fn list(&mut self, observed: Instant) {
         let (mut items, mut bytes) = (Vec::new(), 0);
         let from = self.listed.after.take().map_or(Unbounded, Excluded);
@@ -237,7 +238,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
         }
     }
 
-    /// Queues the changes since the position. Queues a BOOKMARK if a newer listing has no other changes, or after a long time without
+    /// Queues the changes since the position. Queues a BOOKMARK if a newer listing contains no other changes, or after a long time without
     /// messages. Returns whether more changes can be read at once.
     fn follow(&mut self) -> bool {
         let read = self.snapshot.with(|state| {
@@ -297,7 +298,7 @@ impl<T: Item, M> Drop for Watcher<T, M> {
     }
 }
 
-/// Keeps only the latest change of each item, with the state before the first change.
+/// Keeps only the latest change of each item. The kept change contains the state before the first change.
 fn latest<T>(changes: Vec<Change<T>>) -> Vec<Change<T>> {
     let mut latest: Vec<Change<T>> = Vec::with_capacity(changes.len());
     for mut change in changes {
@@ -310,12 +311,12 @@ fn latest<T>(changes: Vec<Change<T>>) -> Vec<Change<T>> {
     latest
 }
 
-/// The checksum of a listing with these keys. Source: `Synced.checksum` in the contract.
+/// Returns the checksum of a listing with these keys. Source: `Synced.checksum` in the contract.
 pub(crate) fn checksum<'a>(keys: impl Iterator<Item = &'a str>) -> u64 {
     keys.map(digest).fold(0, u64::wrapping_add)
 }
 
-/// The contribution of one key to the checksum.
+/// Returns the contribution of one key to the checksum.
 fn digest(key: &str) -> u64 {
     Sha256::digest(key).iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }

@@ -9,16 +9,16 @@ use cloud_api_proto::{AdapterError, Reason};
 
 use crate::auth::{Caller, Role};
 
-/// Maximum number of watches of a collection. A message has at most 1 MiB, so clients that do not read use at most 256 MiB.
+/// Maximum number of watches of a collection. The size of a message is at most 1 MiB, so clients that do not read use at most 256 MiB.
 const WATCHES_MAX: usize = 256;
-/// Maximum number of watches per caller. A controller has one watch per replica, and one more while a connection is replaced.
+/// Maximum number of watches per caller. A controller opens one watch per replica, and another while a connection is replaced.
 const OF_ONE_CALLER: usize = 32;
 
-/// The watches by caller. Clones share them.
+/// The number of watches of each caller. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WatchSlots(Arc<Mutex<HashMap<Caller, usize>>>);
 
-/// A watch that is registered until this value is dropped.
+/// The registration of a watch, until this value is dropped.
 #[derive(Debug)]
 pub(super) struct WatchSlot {
     slots: WatchSlots,
@@ -49,7 +49,7 @@ impl WatchSlots {
         })
     }
 
-    /// Whether the collection has any watches.
+    /// Returns whether the collection has any watches.
     pub(super) fn any(&self) -> bool {
         self.with(|watches| !watches.is_empty())
     }

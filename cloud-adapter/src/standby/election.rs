@@ -1,4 +1,4 @@
-//! Converts verdicts on the Lease to duties, and limits how long vendor calls may be sent.
+//! Sets the duty of this replica according to the state of the Lease, and limits how long vendor calls may be sent.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::peer::Peer;
 use crate::{config::Options, rpc::Rpc, wrong_usage::WrongUsage};
 
-/// This replica's part in the election. Sends no request before `run`.
+/// This replica's part in the election. No request is sent before `run` is called.
 #[derive(Debug)]
 pub(crate) struct Election {
     elector: Elector,
@@ -27,7 +27,7 @@ impl Election {
     /// Validates the flags of a replica.
     ///
     /// # Errors
-    /// Returns the faults of the flags as [`WrongUsage`].
+    /// Returns faults of the flags as [`WrongUsage`].
     pub(crate) async fn prepare(
         options: &Options,
         instance_id: &str,
@@ -44,14 +44,14 @@ impl Election {
         Ok(Self { elector, leadership, peer })
     }
 
-    /// Takes part in the election and sets the duties, until asked to release the Lease.
+    /// Takes part in the election and sets the duties, until the caller asks to release the Lease.
     pub(crate) async fn run(self, rpc: Rpc, release: CancellationToken) {
         let Self { elector, leadership, .. } = self;
         tokio::join!(elector.run(release), follow(leadership, &rpc));
     }
 }
 
-/// Sets duties from verdicts until the verdicts end.
+/// Sets the duty after each change of the leadership, until the leadership is no longer published.
 async fn follow(mut leadership: watch::Receiver<Leadership>, rpc: &Rpc) {
     loop {
         let verdict = leadership.borrow_and_update().clone();
@@ -64,7 +64,7 @@ async fn follow(mut leadership: watch::Receiver<Leadership>, rpc: &Rpc) {
                 }
             }
             Leadership::Leader { .. } => {
-                // The Lease has expired for this replica, but a renewal may still be in progress.
+                // From this replica's point of view the Lease has expired, but a renewal may still be in progress.
                 stand_by(rpc, None);
                 leadership.changed().await
             }
@@ -129,7 +129,7 @@ mod tests {
         Rpc::testing(Arc::new(vendor.expect("TLS")), None)
     }
 
-    /// Processes one verdict that this replica leads.
+    /// Makes this replica the leader for nine seconds, as the election does.
     async fn elected(rpc: &Rpc) {
         let valid_until = Instant::now() + Duration::from_secs(9);
         let (verdicts, leadership) =

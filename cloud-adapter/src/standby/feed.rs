@@ -1,6 +1,6 @@
 //! Follows the leader's watches as a standby. Makes no vendor calls.
 //!
-//! Load balancers are not followed; see `snapshot::feed` for the reason.
+//! Load balancers are not followed. The reason is in `snapshot::feed`.
 
 mod protocol;
 
@@ -27,16 +27,16 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// Delay before a broken watch is opened again. The delay may be long, because standbys do not need the data urgently.
+/// The delay before a broken watch is opened again. The delay may be long, because standbys do not need the data urgently.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Number of consecutive identical errors after which a warning is logged. A change of leaders causes fewer errors.
 const LASTING: u32 = 30;
-/// Time without a message after which a watch counts as broken: the leader sends a message at least every 30 s.
+/// Time without a message after which a watch counts as broken. The leader sends a message at least every 30 s.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(90);
-/// CIDRs that overlap all routes, so that the watch includes the routes of all clusters.
+/// The CIDRs that overlap all routes, so that the watch includes the routes of all clusters.
 const EVERYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
-/// Why a watch of the leader ended.
+/// The reason why a watch of the leader ended.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
@@ -61,7 +61,8 @@ struct Trouble {
 }
 
 impl Trouble {
-    /// Whether to log a warning: once for each refusal of this replica, and for persistent errors, such as an untrusted certificate.
+    /// Returns whether to log a warning. A refusal of this replica is logged once. Persistent errors, such as an untrusted certificate, are
+    /// also logged.
     fn should_warn(&mut self, error: &Error) -> bool {
         let text = error.to_string();
         self.times = if text == self.last { self.times.saturating_add(1) } else { 1 };
@@ -72,7 +73,7 @@ impl Trouble {
     }
 }
 
-/// Updates the snapshots from the leader's watches. Never ends; the caller stops it when the leader changes.
+/// Updates the snapshots from the leader's watches. Never ends; the caller drops the future when the leader changes.
 pub(super) async fn follow<D: Driver>(peer: &Peer, leader: &str, work: &Work<D>) {
     let about = work.driver.describe();
     let instances = async {
@@ -108,7 +109,7 @@ async fn routes<D: Driver>(peer: &Peer, leader: &str, work: &Work<D>) -> Result<
     pump(stream.into_inner(), &work.snapshots.routes, work).await
 }
 
-/// Follows one watch until it ends, which is always an error.
+/// Follows a watch until it ends. The end is always an error.
 async fn pump<T: Item, M: Message<T>, D: Driver>(
     mut stream: Streaming<M>,
     snapshot: &Snapshot<T>,
@@ -137,7 +138,7 @@ async fn pump<T: Item, M: Message<T>, D: Driver>(
     }
 }
 
-/// Waits before the next try, and logs the error. Refusals by a former or future leader are normal.
+/// Logs why a watch ended, then waits before the next try. Refusals by a former or future leader are normal.
 async fn rest(leader: &str, collection: &'static str, ended: Result<(), Error>, trouble: &mut Trouble) {
     if let Err(error) = ended {
         if trouble.should_warn(&error) {
@@ -152,7 +153,7 @@ async fn rest(leader: &str, collection: &'static str, ended: Result<(), Error>, 
 
 fn context(rpc: &Rpc) -> RequestContext {
     RequestContext {
-        // The served cluster. If there is none, any ID can be used, because the followed content is the same for all clusters.
+        // The ID of the served cluster. Without one, any ID works, because the followed content is the same for all clusters.
         cluster_id: rpc.access.cluster_id.as_ref().unwrap_or(&rpc.instance_id).to_string(),
         priority: Priority::Background.into(),
         request_id: STANDBY.to_owned(),

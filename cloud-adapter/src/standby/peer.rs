@@ -20,8 +20,8 @@ pub(super) enum Error {
 }
 
 impl Peer {
-    /// Checks the security settings for connections to other replicas by creating a client for this replica itself. `identity` contains the
-    /// replica's address.
+    /// Checks the security settings for connections to other replicas. For this check, it creates a client that would connect to this
+    /// replica itself. `identity` contains the replica's address.
     ///
     /// # Errors
     /// Returns all invalid settings as [`WrongUsage`].

@@ -38,7 +38,7 @@ pub(crate) struct Work<D: Driver> {
 }
 
 impl<D: Driver> Work<D> {
-    /// The work of one term. Never ends by itself.
+    /// The work of a leader until its term ends. Never returns by itself.
     pub(super) async fn lead(&self) {
         self.health.send_replace(Some(VendorError::new(
             Fault::Unavailable,
@@ -83,12 +83,13 @@ impl<D: Driver> Work<D> {
         D: Collection<T>,
     {
         let Rpc { vendor, replica, access, instance_id, .. } = &self.rpc;
-        // The cluster's ID shifts the listings by the same part of the period after each restart; `instance_id` is random.
+        // The ID spreads the refreshes of different clusters over the period. A cluster ID gives the same shift after each restart;
+        // `instance_id` is random.
         let who = access.cluster_id.as_deref().unwrap_or(instance_id);
         snapshot.keep_fresh(&*self.driver, vendor, replica, who).await;
     }
 
-    /// Publishes whether this replica answers calls, and each change. Never ends.
+    /// Publishes in the health service whether this replica answers calls, and updates it after each change. Never returns.
     async fn publish_serving(&self) {
         let mut health = self.health.subscribe();
         loop {

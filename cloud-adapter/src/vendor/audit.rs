@@ -1,5 +1,5 @@
-//! Log lines of vendor calls. Each write is one line of the target `audit`, which shows, for example, the caller that deleted a load
-//! balancer. Reads are logged at a lower level. Only parts of requests without secrets are logged, and no bodies of answers.
+//! Logs vendor calls. Each write is one line of the target `audit`, which shows, for example, the caller that deleted a load balancer.
+//! Reads are logged at a lower level. The log contains only those parts of requests that hold no secrets, and no bodies of answers.
 
 use http::{HeaderMap, header};
 
@@ -50,7 +50,8 @@ pub(super) fn answer(job: &Job, code: u16, error: Option<&VendorError>, vendor_r
     }
 }
 
-/// A short name of the call's object: the name in `Service shop/web (UID)`; for other objects the whole text.
+/// Returns a short name of the call's object. For `Service shop/web (UID)`, the name is `shop/web`; for other objects, it is the whole
+/// text.
 pub(crate) fn object(about: &str) -> Option<&str> {
     let name = about.strip_prefix("Service ").and_then(|rest| rest.split_once(" (")).map(|(name, _uid)| name);
     Some(name.unwrap_or(about)).filter(|name| !name.is_empty())

@@ -7,16 +7,16 @@ use super::{Operation, VendorError, VendorResponse, headers};
 
 /// Interprets the vendor's answers.
 pub trait Classify: Send + Sync {
-    /// Classifies an answer; `None` means success. Implemented as a table and tested with recorded answers.
+    /// Classifies an answer; `None` means success. Drivers implement this as a table and test it with recorded answers.
     fn classify(&self, operation: Operation, response: &VendorResponse) -> Option<VendorError>;
 
-    /// Returns the remaining calls of the vendor's rate limit, if the answer states them. Default: from the headers `RateLimit-Remaining`,
-    /// `-Limit`, `-Reset`, with or without `X-`.
+    /// Returns how many calls the vendor's rate limit still allows, if the answer contains that number. Default: from the headers
+    /// `RateLimit-Remaining`, `-Limit`, `-Reset`, with or without `X-`.
     fn hint(&self, _operation: Operation, response: &VendorResponse) -> Option<Hint> {
         headers::hint(response.headers())
     }
 
-    /// Returns the bucket that a throttled answer names, for vendors with more limits than one per family.
+    /// Returns the bucket that is named in a throttled answer, for vendors with several limits per family.
     fn bucket(&self, _operation: Operation, _response: &VendorResponse) -> Option<&'static str> {
         None
     }

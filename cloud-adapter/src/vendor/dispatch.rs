@@ -63,9 +63,9 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     scheduler: Scheduler,
-    /// Queued calls by ticket. Boxed, because a growing table has space for twice as many entries.
+    /// The queued calls, keyed by ticket. Jobs are boxed, because a growing table reserves space for twice as many entries.
     waiting: HashMap<Ticket, (Call, Box<Job>)>,
-    /// Time at which the scheduler must decide next.
+    /// Time of the scheduler's next decision.
     next: Option<Time>,
     /// Whether sending and queueing are stopped, because another replica leads, or may lead soon.
     halted: bool,
@@ -145,7 +145,7 @@ impl Dispatcher {
         self.shared.flights.wait().await;
     }
 
-    /// The scheduler's report and its time.
+    /// Returns the scheduler's report and the scheduler time of the report.
     pub(super) fn report(&self) -> (Time, Report) {
         self.shared.report()
     }
@@ -160,13 +160,13 @@ impl Dispatcher {
         self.shared.queues()
     }
 
-    /// Returns a source of reports that works as long as the dispatcher exists.
+    /// Returns a function that reports the scheduler's state as long as the dispatcher exists.
     pub(super) fn reporter(&self) -> impl Fn() -> Option<(Time, Report)> + Send + Sync + 'static {
         let shared = Arc::downgrade(&self.shared);
         move || Some(shared.upgrade()?.report())
     }
 
-    /// Returns a source of reports on queued calls.
+    /// Returns a function that reports the queued calls.
     pub(super) fn queue_reporter(&self) -> impl Fn() -> Vec<QueueReport> + Send + Sync + 'static {
         let shared = Arc::downgrade(&self.shared);
         move || shared.upgrade().map(|shared| shared.queues()).unwrap_or_default()
@@ -184,7 +184,7 @@ impl Dispatcher {
 }
 
 impl Shared {
-    /// Applies an event to the scheduler, and executes its decisions.
+    /// Applies a change to the scheduler, and executes the decisions that follow.
     fn apply<R>(self: &Arc<Self>, tell: impl FnOnce(&mut State, Time) -> R) -> R {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.time(Instant::now());
@@ -220,7 +220,7 @@ impl Shared {
         }
     }
 
-    /// Passes the result of a call to the scheduler and, unless the call is sent once more, to the waiter.
+    /// Passes the result of a call to the scheduler. The waiter also gets the result, unless the call is sent once more.
     fn complete(self: &Arc<Self>, ticket: Ticket, call: Call, mut job: Box<Job>, landed: SendResult) {
         let SendResult { result, answer, sent } = landed;
         job.sent = sent;
@@ -332,7 +332,8 @@ impl Waiting<'_> {
         });
     }
 
-    /// Whether the answer will miss this deadline. If so, returns the earliest time at which the answer is expected, and the refusal.
+    /// Checks whether the answer will miss this deadline. If so, returns the earliest time at which the answer is expected, and the
+    /// refusal.
     pub(super) fn late(&self, deadline: Instant) -> Option<(Instant, VendorError)> {
         let deadline = self.shared.time(deadline);
         self.shared.apply(|state, now| {

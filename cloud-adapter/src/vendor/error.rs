@@ -64,7 +64,7 @@ const PAUSE_MAX: Duration = Duration::from_mins(15);
 /// Maximum length of vendor texts in errors, in bytes: clients refuse answers with long trailers.
 const MESSAGE_MAX: usize = 1_000;
 const NAME_MAX: usize = 200;
-/// Maximum number of fields in an error: all IDs of one look-up may be invalid.
+/// Maximum number of fields in an error. All IDs of one look-up may be invalid.
 const FIELDS_MAX: usize = 500;
 /// Maximum number of invalid fields that are reported to the caller.
 const FIELDS_SHOWN: usize = 4;
@@ -123,14 +123,14 @@ impl VendorError {
     /// One sentence with the failed step and the cause.
     pub(crate) fn of(&self, step: &impl fmt::Display) -> String {
         if matches!(self.fault, Fault::Budget | Fault::QueueFull | Fault::NotLeader) {
-            // This error means that the call was never sent.
+            // With these faults, the call was never sent.
             return format!("{step}: {self}");
         }
         let status = self.status.map(|status| format!("{status}, ")).unwrap_or_default();
         format!("{step} failed ({status}{}): {self}", self.fault.reason().word())
     }
 
-    /// Truncates texts, and limits delays, that the vendor chose.
+    /// Limits the texts and the delays that come from the vendor.
     pub(crate) fn bounded(mut self) -> Self {
         cut(&mut self.message, MESSAGE_MAX);
         for name in [&mut self.code, &mut self.request_id].into_iter().flatten() {
@@ -163,7 +163,7 @@ fn cut(text: &mut String, max: usize) {
 }
 
 impl Fault {
-    /// The reason of the contract for this fault.
+    /// Returns the contract's `Reason` for this fault.
     pub(crate) const fn reason(self) -> Reason {
         match self {
             Self::Budget => Reason::BudgetExhausted,

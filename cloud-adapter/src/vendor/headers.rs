@@ -15,7 +15,7 @@ const REQUEST_IDS: [&str; 5] =
 /// Larger values of the reset header are Unix timestamps instead of seconds from now.
 const EPOCH_FROM: f64 = 1e9;
 
-/// The remaining calls according to the headers. `None`: the headers have no remaining count.
+/// Returns the rate limit hint in the headers. `None`: the headers contain no number of remaining calls.
 pub(super) fn hint(headers: &HeaderMap) -> Option<Hint> {
     let number = |name: &str| {
         let named = PREFIXES.iter().find_map(|prefix| headers.get(format!("{prefix}-{name}")));

@@ -29,7 +29,7 @@ pub(super) struct Job {
 impl Job {
     pub(super) fn tell(self, result: Result<VendorResponse, VendorError>) {
         trace::end(&self.span, &self.sent, result.as_ref().err());
-        // The waiter may have gone, but the call is counted anyway.
+        // The waiter may no longer exist, but the call is counted anyway.
         self.reply.send(result).ok();
     }
 }

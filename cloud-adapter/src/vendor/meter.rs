@@ -29,17 +29,17 @@ impl Meter {
         });
     }
 
-    /// Whether the meter has counted a call that no answer has reported yet.
+    /// Whether the meter contains calls that have not been reported in an answer yet.
     pub(crate) fn has_counted(&self) -> bool {
         self.with(|count| !count.calls.is_empty())
     }
 
-    /// Counts a call that was not needed because another caller's call was shared.
+    /// Counts a call that was saved because the result of another caller's call was used.
     pub fn coalesced(&self) {
         self.with(|count| count.coalesced += 1);
     }
 
-    /// Adds the counts of another meter, and resets the other meter, so that each call is reported in exactly one answer.
+    /// Moves the counts of another meter to this meter, so that each call is reported in exactly one answer.
     pub fn absorb(&self, other: &Self) {
         let taken = other.with(std::mem::take);
         self.with(|count| {
@@ -51,7 +51,7 @@ impl Meter {
         });
     }
 
-    /// Converts the cost to a message of the contract.
+    /// Returns the cost as a message of the contract.
     pub fn cost(&self, source: Source, observed_at: Option<SystemTime>) -> Cost {
         let count = self.with(|count| count.clone());
         let source = if count.calls.is_empty() { source } else { Source::Live };

@@ -1,4 +1,4 @@
-//! The queue position of a task's current vendor call. It is reported to callers that wait for the task.
+//! The queue position of a task's current vendor call. The position is reported to callers that wait for the task.
 
 use std::{
     mem,
@@ -9,7 +9,7 @@ use cloud_budget::{BudgetWait, Ticket};
 
 use super::Vendor;
 
-/// Maximum number of references from one shared position to the next.
+/// Maximum length of a chain of `Shared` references that is followed.
 const SHARED_MAX: usize = 8;
 
 /// The current queue position of a task. Clones share the state.
@@ -21,7 +21,7 @@ enum Position {
     /// No call is queued.
     #[default]
     NotQueued,
-    /// This call was submitted, and may be queued.
+    /// The task has submitted this call, which may be queued.
     Call(Ticket),
     /// The task waits for shared work, which has this position.
     Shared(QueuePosition),
@@ -72,7 +72,7 @@ impl Drop for PositionGuard {
 }
 
 impl Vendor {
-    /// What the call at this position waits for. `None`: there is no call, or the call does not wait for a budget.
+    /// Returns the budget that the call at this position waits for. `None`: there is no call, or the call does not wait for a budget.
     pub(crate) fn waits(&self, position: &QueuePosition) -> Option<BudgetWait> {
         self.dispatcher.wait(position.ticket()?)
     }

@@ -21,7 +21,7 @@ impl RaisedPriority {
         Self { priority, class }
     }
 
-    /// The purpose with the requested priority, if that is higher.
+    /// Returns the purpose with the requested priority, if the requested priority is higher.
     pub(super) fn raise(&self, purpose: Purpose) -> Purpose {
         let requested = *self.priority.borrow();
         let raised = Purpose { priority: requested, ..purpose };
@@ -36,7 +36,7 @@ impl RaisedPriority {
     }
 }
 
-/// Notifies when the priority of a queued call may have changed.
+/// Waits for changes that may affect the priority of a queued call.
 #[derive(Debug)]
 pub(super) struct PriorityChange {
     joined: Option<watch::Receiver<()>>,

@@ -17,16 +17,16 @@ pub(crate) const CREDENTIALS: &str = "credentials";
 /// The obstacle that currently prevents calls of a family from being sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HeldUp {
-    /// The text about a pause, with the name of the bucket. Callers that wait for a budget get the text of their own call instead.
+    /// The text about a pause, with the name of the bucket. Callers whose call waits for a budget get a text about that call instead.
     pub(crate) pause: Option<String>,
-    /// The remaining time of the pause, as the vendor requested it; for an exhausted budget, an estimate.
+    /// The remaining time of the pause that the vendor requested; for an exhausted budget, an estimate.
     pub(crate) rest: Duration,
 }
 
 /// Maximum estimate for an exhausted budget. It is low, because the caller's call may be one of the first in the queue.
 const SPENT_MAX: Duration = Duration::from_secs(15);
 
-/// Returns the obstacle at one bucket, if any. `paused` is the remaining pause of the vendor.
+/// Returns the obstacle at one bucket, if any. `paused` is the remaining time of the vendor's pause.
 fn held_up(bucket: &BucketReport, paused: Option<Duration>) -> Option<HeldUp> {
     let BucketReport { name, rate, tokens, queued, .. } = bucket;
     if let Some(rest) = paused {
@@ -45,7 +45,7 @@ fn held_up(bucket: &BucketReport, paused: Option<Duration>) -> Option<HeldUp> {
 }
 
 impl Vendor {
-    /// What currently blocks calls of a family. If there are several obstacles, returns the one that lasts longest.
+    /// Returns the obstacle that currently blocks calls of a family. Of several obstacles, returns the one that lasts longest.
     #[must_use]
     pub(crate) fn held_up(&self, family: Family) -> Option<HeldUp> {
         let (now, report) = self.dispatcher.report();

@@ -1,6 +1,6 @@
 //! Removes secrets from the vendor's answers, because some vendors repeat the request, including credentials, in errors.
 //!
-//! Successful answers are scrubbed, too: a proxy may answer 200 with a page about the request, and unreadable answers are quoted in errors.
+//! Successful answers are scrubbed, too: a proxy may answer 200 with a page about the request, and errors quote unreadable answers.
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -13,7 +13,7 @@ const SCRUBBED: &str = "[secret]";
 /// Minimum length of a secret. Shorter values would occur in many texts by chance.
 const LENGTH_MIN: usize = 4;
 
-/// Removes secrets from a whole answer before it is read, so that no excerpt contains part of a secret. The rest is unchanged.
+/// Removes secrets from a whole answer before the driver reads it, so that no excerpt contains part of a secret. The rest is unchanged.
 pub(super) fn scrub(response: &mut VendorResponse, secrets: &[SecretString]) {
     for secret in secrets.iter().map(|secret| secret.expose_secret()) {
         if secret.len() < LENGTH_MIN {
@@ -34,8 +34,8 @@ pub(super) fn scrub(response: &mut VendorResponse, secrets: &[SecretString]) {
     }
 }
 
-/// The secrets of a request: the last word of each header that the driver marked as sensitive, such as the token of `Bearer TOKEN`. The
-/// answer may repeat these, even if the credentials have changed since the request.
+/// Returns the secrets of a request: the last word of each header that the driver marked as sensitive, such as the token of `Bearer TOKEN`.
+/// The answer may repeat these secrets, even if the credentials have changed since the request.
 pub(super) fn carried(request: &VendorRequest) -> impl Iterator<Item = SecretString> {
     let sensitive = request.headers().values().filter(|value| value.is_sensitive());
     sensitive.filter_map(|value| Some(value.to_str().ok()?.rsplit(' ').next()?.into()))

@@ -18,7 +18,7 @@ const WRITE: Operation = Operation::write(Family::Compute, "CreateInstance");
 /// The duration of a vendor call.
 const LATENCY: Duration = Duration::from_millis(10);
 
-/// Statuses for which the driver's table returns a long text, or panics.
+/// The status for which the driver's table returns a long text, and the status for which it panics.
 const LONG_ERROR_STATUS: u16 = 418;
 const BREAKS: u16 = 599;
 

@@ -9,7 +9,7 @@ use tracing::{Span, field::Empty};
 use super::error::VendorError;
 use super::{Operation, Purpose, translate};
 
-/// The attributes of a call. They are recorded at its end, because an attribute that is recorded twice appears twice.
+/// The attributes of a call. They are recorded when the call ends, because an attribute that is recorded twice appears twice.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sent {
     /// Number of times that the call was sent.
@@ -26,7 +26,7 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// Records that the call is sent after this time in the queue. [`Self::answered`] adds the result.
+    /// Returns the attributes after another sending of the call, which waited this long in the queue. [`Self::answered`] adds the result.
     #[must_use]
     pub(super) fn again(&self, purpose: &Purpose, waited: Duration) -> Self {
         Self {

@@ -9,7 +9,7 @@ use crate::{
     vendor::{Fault, VendorError},
 };
 
-/// The class of a priority. An unspecified priority is background.
+/// Returns the scheduler's class for a priority. An unspecified priority counts as background.
 pub(super) fn class(priority: Priority) -> Class {
     match priority {
         Priority::Unspecified | Priority::Background => Class::Background,
@@ -19,7 +19,7 @@ pub(super) fn class(priority: Priority) -> Class {
     }
 }
 
-/// One request as the scheduler's call.
+/// Describes a request as a call for the scheduler.
 pub(super) fn call(
     operation: Operation,
     purpose: &Purpose,
@@ -50,7 +50,7 @@ pub(super) fn may_use_reserve(purpose: &Purpose) -> bool {
     }
 }
 
-/// The information in an answer about the vendor's health. `bucket` is the throttled bucket, if the vendor names it.
+/// Returns what an answer says about the vendor's health. `bucket` is the throttled bucket, if the vendor names it.
 pub(super) fn outcome(error: Option<&VendorError>, bucket: Option<&'static str>) -> Outcome {
     let Some(error) = error else { return Outcome::Answered };
     match error.fault {
@@ -85,7 +85,7 @@ pub(super) fn refused(refusal: Refusal, throttled: Option<VendorError>) -> Vendo
     error
 }
 
-/// The error after this replica lost its leadership, or shortly before.
+/// Returns the error for calls after, or shortly before, this replica loses the leadership.
 pub(super) fn halted() -> VendorError {
     VendorError::new(Fault::NotLeader, "this replica is no longer the leader: the call was not sent")
 }

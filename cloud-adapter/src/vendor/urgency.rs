@@ -7,8 +7,8 @@ use super::Purpose;
 
 /// The purpose for calls of this class.
 ///
-/// A request priority below [`Priority::Interactive`] applies to all work of the request: a resync stays in the background, including its
-/// writes. Otherwise backend updates go first, and polls go last.
+/// If the request has a lower priority than [`Priority::Interactive`], that priority applies to all its work. For example, a resync and its
+/// writes stay in the background. Otherwise backend updates go first, and polls go last.
 pub(crate) fn classed(asked: &Purpose, class: Priority) -> Purpose {
     let cap = asked.caller.role.cap();
     let most = if asked.priority < Priority::Interactive { asked.priority } else { cap };

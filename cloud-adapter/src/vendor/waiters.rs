@@ -1,5 +1,5 @@
 //! The callers that wait for the same work. The work has the priority of its most urgent waiter (see [`payer`]), and continues until the
-//! last waiter leaves. A waiter whose own deadline the work will miss is refused.
+//! last waiter leaves. A waiter is refused if the work will miss that waiter's deadline.
 
 use std::{
     collections::BTreeMap,
@@ -30,7 +30,7 @@ pub(crate) struct Waiters {
 #[derive(Debug, Default)]
 struct Inner {
     last: u64,
-    /// Waiters by number, in the order of arrival.
+    /// The waiters, keyed by a number that grows in the sequence of arrival.
     waiting: BTreeMap<u64, Registration>,
 }
 
@@ -40,13 +40,13 @@ struct Registration {
     refusal: oneshot::Sender<VendorError>,
 }
 
-/// A waiter that is registered until this value is dropped.
+/// The registration of a waiter, which lasts until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     waiters: Arc<Waiters>,
     number: u64,
     refused: oneshot::Receiver<VendorError>,
-    /// Replaces the waiter's queue position by that of the shared work.
+    /// While this guard exists, the waiter reports the queue position of the shared work.
     _position: Option<PositionGuard>,
 }
 
@@ -74,13 +74,13 @@ impl Waiters {
         self.with(|inner| payer(inner.waiting.values().map(|waiter| waiter.session.payer())))
     }
 
-    /// Notifies when another waiter joins.
+    /// Returns a receiver that is notified when another waiter joins.
     pub(super) fn subscribe(&self) -> watch::Receiver<()> {
         self.joined.subscribe()
     }
 
-    /// Refuses waiters whose deadline will be missed. `late` returns whether a deadline will be missed; if so, the expected time and the
-    /// error.
+    /// Refuses waiters whose deadline the work will miss. `late` checks a deadline: if the work will miss it, `late` returns the expected
+    /// time and the error.
     pub(super) fn refuse_late(&self, late: impl FnOnce(Instant) -> Option<(Instant, VendorError)>) {
         let Some((expected, error)) = self.first_deadline().and_then(late) else { return };
         self.refuse(expected, &error);
@@ -102,13 +102,13 @@ impl Waiters {
             inner.waiting.extract_if(.., late).collect::<Vec<_>>()
         });
         for (_, waiter) in late {
-            // The waiter may have gone.
+            // The waiter may no longer exist.
             waiter.refusal.send(error.clone()).ok();
         }
     }
 
-    /// Notifies subscribers of this work when a waiter joins the session's own work, because that waiter also waits for this work. Never
-    /// ends.
+    /// When a waiter joins the session's own work, notifies the subscribers of this work, because that waiter also waits for this work.
+    /// Never returns.
     pub(crate) async fn follow(&self, session: &Session) {
         let mut changes = session.priority_changes();
         loop {
@@ -148,8 +148,8 @@ impl Drop for Waiter {
     }
 }
 
-/// The purpose of the most urgent waiter, with the latest deadline of all waiters. If several waiters have equal priority, a waiter that
-/// may use the reserve takes precedence, and then the waiter that came first.
+/// Returns the purpose of the most urgent waiter, with the latest deadline of all waiters. If several waiters have equal priority, a waiter
+/// that may use the reserve takes precedence, and then the waiter that came first.
 fn payer(waiting: impl IntoIterator<Item = Purpose>) -> Option<Purpose> {
     waiting.into_iter().reduce(|one, other| {
         let deadline = one.deadline.zip(other.deadline).map(|(one, other)| one.max(other));

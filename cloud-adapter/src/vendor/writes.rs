@@ -1,4 +1,4 @@
-//! The last writes to the vendor, for the status page. The log with the target `audit` has all writes.
+//! The last writes to the vendor, for the status page. All writes are in the log with the target `audit`.
 
 use std::{
     collections::VecDeque,

@@ -1,4 +1,4 @@
-//! Watch streams, read event by event or as a listing. Every wait has a time limit, and every stored listing a size limit.
+//! Watch streams, read event by event or as a listing. Every wait has a time limit, and every stored listing has a size limit.
 
 use std::{fmt::Debug, time::Duration};
 
@@ -13,7 +13,7 @@ use tonic::{Code, Status, Streaming};
 use super::{Api, CallResult};
 use crate::{transcript::brief, verdict::Stop};
 
-/// Maximum items of a listing, so that an endless stream cannot exhaust memory.
+/// The maximum number of items in a listing, so that an endless stream cannot exhaust memory.
 const ITEMS_MAX: usize = 200_000;
 
 /// A running stream. Dropping this value ends the stream.
@@ -24,10 +24,10 @@ pub struct Watch<T> {
     api: Api,
 }
 
-/// One event. All three watches use this type.
+/// One event of a watch. All three watches use this type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mirror<I> {
-    /// Reset: all items so far are invalid.
+    /// A Reset: all items received so far are invalid.
     Reset(Reset),
     /// An item of the listing.
     Items(Vec<I>),
@@ -42,7 +42,7 @@ pub enum Mirror<I> {
         /// The proof of absence; set only in the watch of instances.
         evidence: Option<Evidence>,
     },
-    /// A Bookmark: no change; carries a cursor.
+    /// A Bookmark. It reports no change, but carries a cursor.
     Bookmark(Bookmark),
     /// An event of a newer contract, or an empty one.
     Unknown,
@@ -53,10 +53,10 @@ pub trait Event: Debug + Sized {
     /// The type of the items.
     type Item: Debug + Clone;
 
-    /// The event, independent of the type of watch.
+    /// Converts the response to an event that is the same for all three watches.
     fn mirror(self) -> Mirror<Self::Item>;
 
-    /// The key of an item in the stream; checksums are made of keys.
+    /// Returns the key of an item in the stream. Checksums are computed from keys.
     fn key(item: &Self::Item) -> &str;
 }
 

@@ -23,7 +23,7 @@ struct Args {
 enum What {
     /// Start lanes, run the suite on them and stop them
     Run {
-        /// Number of lanes: each is a cloud with an adapter
+        /// Number of lanes; each lane is a cloud with an adapter
         #[arg(long, default_value_t = 3, value_name = "N")]
         lanes: usize,
         /// Additional flag for each adapter; may be repeated
@@ -80,7 +80,7 @@ async fn answer(what: What) -> anyhow::Result<ExitCode> {
             match Options::try_parse_from(flags.into_iter().chain(suite)) {
                 Ok(options) => Ok(program::main(options).await),
                 Err(error) => {
-                    // `exit` ends the process without destructors, so the lanes must be dropped first.
+                    // `exit` ends the process without running destructors, so the lanes must be dropped first.
                     drop(setting);
                     error.exit()
                 }

@@ -2,10 +2,10 @@
 
 use crate::{checks::prelude::*, params::BucketParams};
 
-/// Fraction of the burst that is tolerated: on a busy host, calls that were sent at different times may arrive together.
+/// The fraction of the burst that is tolerated. On a busy host, calls that were sent at different times may arrive together.
 const BUNCHED: f64 = 0.4;
 
-/// adapter_service.proto, `Budget`: asserts that `calls` stay within each bucket of the parameter file. `calls` must be complete: all calls
+/// adapter_service.proto, `Budget`: asserts that `calls` stay within each bucket of the parameter file. `calls` must contain all calls
 /// since some moment.
 pub(super) fn kept(cx: &Context, calls: &Calls) -> Verdict {
     for (name, bucket) in &cx.params().limits.buckets {
@@ -24,7 +24,7 @@ pub(super) fn kept(cx: &Context, calls: &Calls) -> Verdict {
     Ok(())
 }
 
-/// The largest number of calls by which a bucket was exceeded, computed with a token bucket as the vendor would do.
+/// Returns the largest number of calls by which a bucket was exceeded. Uses a token bucket, as the vendor would do.
 fn overdraft(calls: &Calls, bucket: &BucketParams) -> f64 {
     let covered = |call: &&Call| bucket.calls.matches(&call.method, &call.path);
     let (mut tokens, mut worst, mut last) = (bucket.burst, 0.0_f64, None);

@@ -112,7 +112,7 @@ async fn unknown_parameter(cx: &Context) -> Verdict {
     let api = cx.service()?;
     let strange = with("conformance-no-such-parameter");
     expect::refused(api.ensure_load_balancer(strange.request).await, Reason::UnknownParameter)?;
-    // Simulates a typing error: one letter of the longest key is doubled.
+    // Simulates a typing error, in which one letter of the longest key is doubled.
     let Some(key) = cx.info().parameters.iter().map(|one| one.key.as_str()).max_by_key(|key| key.len())
     else {
         return Ok(());
@@ -123,8 +123,8 @@ async fn unknown_parameter(cx: &Context) -> Verdict {
     expect::equal("metadata `nearest` has the key that the caller probably meant", &nearest, &Some(key))
 }
 
-/// common.proto, `REASON_FIELD_INVALID`: values that are too long, too many or malformed are refused with the name of the field, before any
-/// vendor call.
+/// common.proto, `REASON_FIELD_INVALID`: values that are too long, too many or malformed are refused before any vendor call. The error
+/// names the field.
 async fn malformed(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
     let good = cluster.balancer("web");
@@ -185,7 +185,7 @@ async fn malformed(cx: &Context) -> Verdict {
     expect::that(caused.is_empty(), "a refused request causes no vendor call", || calls.to_string())
 }
 
-/// Builds a request with more items than permitted.
+/// Verifies that requests with more items than permitted are refused.
 async fn crowds(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
     let crowd = vec!["x"; 501];
@@ -207,13 +207,13 @@ fn invalid<T: std::fmt::Debug>(answer: CallResult<T>, field: &str) -> Verdict {
     expect::names(&error, field)
 }
 
-/// common.proto, `REASON_VENDOR_THROTTLED` and `REASON_BUDGET_EXHAUSTED`: a refusal for lack of budget has a retry delay in `RetryInfo`,
-/// and the same value in the header that gRPC clients evaluate. This also holds during a pause.
+/// common.proto, `REASON_VENDOR_THROTTLED` and `REASON_BUDGET_EXHAUSTED`: a refusal for lack of budget has a retry delay in `RetryInfo`.
+/// The header that gRPC clients evaluate has the same value. This also holds during a pause.
 async fn exhausted(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let cluster = cx.cluster();
     let api = cx.node()?.within(Duration::from_secs(4));
-    // The pause must be longer than the deadline, so that the call is refused. Without a Retry-After, the adapter chooses the pause.
+    // The pause must be longer than the deadline, or else the call is not refused. Without a Retry-After, the adapter chooses the pause.
     for (hint, calls) in [(Some(Duration::from_secs(30)), 2), (None, 1)] {
         let throttled = cx.proxy()?.inject(Rule::all(), Action::Throttle(hint));
         for _call in 0..calls {
@@ -324,7 +324,7 @@ async fn unset_is_not_zero(cx: &Context) -> Verdict {
     let observed = expect::some(cost.observed_at, "an answer of the vendor has the time of the read")?;
     let observed = SystemTime::try_from(observed)
         .map_err(|error| Stop::failed("observed_at is a valid time", error.to_string()))?;
-    // Both times are wall-clock times, possibly of two hosts.
+    // Both times are wall-clock times. They may come from two hosts.
     let fresh = observed.checked_add(CLOCKS).is_some_and(|observed| observed >= asked);
     let wants = "max_staleness 0 causes a vendor read that begins after the request arrived";
     expect::that(fresh, wants, || format!("requested at {asked:?}, observed at {observed:?}"))?;
@@ -350,8 +350,8 @@ async fn unset_is_not_zero(cx: &Context) -> Verdict {
     weightless(cx, &machines).await
 }
 
-/// load_balancer_service.proto, `Backend.weight`: unset means an equal share, zero means no traffic. So two sets that differ only in this
-/// weight have different content, and one cannot replace the other under the same ID.
+/// load_balancer_service.proto, `Backend.weight`: unset means an equal share, zero means no traffic. Two sets that differ only in such a
+/// weight have different content. Therefore one of them cannot replace the other under the same ID.
 async fn weightless(cx: &Context, machines: &[Instance]) -> Verdict {
     let equal = cx.cluster().balancer("weights").backends(machines);
     cx.put(&equal).await?;

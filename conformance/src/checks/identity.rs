@@ -50,7 +50,7 @@ pub(super) const CHECKS: &[Check] = &[
 
 /// The contract's package.
 const PACKAGE: &str = "cloudadapter.v1alpha1";
-/// The contract's services, each with the capability that requires it. `None`: every adapter serves the service.
+/// The contract's services, each with the capability that requires it. If the capability is `None`, every adapter serves the service.
 const SERVICES: [(&str, Option<&str>); 4] = [
     ("AdapterService", None),
     ("InstanceService", Some("instances")),
@@ -59,15 +59,15 @@ const SERVICES: [(&str, Option<&str>); 4] = [
 ];
 /// `grpc.health.v1.HealthCheckResponse.ServingStatus.SERVING`.
 const SERVING: i32 = 1;
-/// Maximum duration of a status request, which the adapter answers from memory.
+/// The maximum duration of a status request. The adapter answers it from memory.
 const STATUS_WITHIN: Duration = Duration::from_millis(50);
-/// Number of attempts, because a busy host may delay one of them.
+/// The number of attempts. A busy host may delay some of them.
 const STATUS_TRIES: usize = 10;
 /// Time limit for all other calls.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// adapter_service.proto, `GetInfoResponse`: every field is set, the call causes no vendor call, and the answer is the same for each caller
-/// and replica, apart from the instance ID.
+/// adapter_service.proto, `GetInfoResponse`: every field is set, and the call causes no vendor call. Apart from the instance ID, the answer
+/// is the same for each caller and replica.
 async fn info(cx: &Context) -> Verdict {
     let context = cx.cluster().context();
     let first = cx.service()?.info(&context).await?;
@@ -98,7 +98,7 @@ async fn info(cx: &Context) -> Verdict {
     Ok(())
 }
 
-/// The answer without the fields that differ between answers.
+/// Returns the answer without the fields that differ from call to call.
 fn stable(info: GetInfoResponse) -> GetInfoResponse {
     GetInfoResponse { cost: None, ..info }
 }
@@ -144,7 +144,7 @@ fn parameters(parameters: &[Parameter]) -> Verdict {
     Ok(())
 }
 
-/// adapter_service.proto, `WatchStatus`: the adapter sends the status at once, from memory. The fastest of several attempts counts.
+/// adapter_service.proto, `WatchStatus`: the adapter sends the status at once, from memory. The check uses the fastest of several attempts.
 async fn status(cx: &Context) -> Verdict {
     let context = cx.cluster().context();
     let api = cx.service()?;
@@ -161,13 +161,13 @@ async fn status(cx: &Context) -> Verdict {
     }
     expect::shown(quickest <= STATUS_WITHIN, "a status arrives within 50 ms", &quickest)?;
     let calls = cx.proxy()?.since(mark);
-    // The adapter's periodic refreshes are listings, and rarer than these requests.
+    // The adapter's periodic refreshes are listings, and there are fewer of them than of these requests.
     let few = calls.only(|call| call.list.is_none()).is_empty() && calls.len() < STATUS_TRIES;
     expect::that(few, "a status causes no vendor call", || calls.to_string())
 }
 
-/// adapter_service.proto, `AdapterService`, and grpc.health.v1: health is reported for the process and for each service by name; unknown
-/// names are NOT_FOUND. Of several replicas, one serves, and the others still answer `GetInfo`.
+/// adapter_service.proto, `AdapterService`, and grpc.health.v1: health is reported for the process and for each service by name. Unknown
+/// names are NOT_FOUND. Only one of several replicas reports that it serves, but the other replicas still answer `GetInfo`.
 async fn health(cx: &Context) -> Verdict {
     let api = cx.service()?;
     expect::equal("the health of \"\" is SERVING (1)", &api.health("").await?, &SERVING)?;
@@ -182,14 +182,14 @@ async fn health(cx: &Context) -> Verdict {
     }
     match cx.replicas(Role::ServiceController)?.as_slice() {
         [] => cx.without(Need::Replicas),
-        // The check calls the standby with a method for load balancers.
+        // The check calls the standby replica with a method for load balancers.
         _ if !cx.can("loadbalancers") => cx.without(Need::Capability("loadbalancers")),
         replicas => standby(cx, replicas).await?,
     }
     Ok(())
 }
 
-/// The services of the contract that the adapter must serve according to its capabilities.
+/// Returns the services of the contract that the adapter must serve according to its capabilities.
 fn served(cx: &Context) -> impl Iterator<Item = &'static str> {
     let capable = SERVICES.into_iter().filter(|(_, capability)| capability.is_none_or(|name| cx.can(name)));
     capable.map(|(service, _)| service)
@@ -211,7 +211,7 @@ async fn standby(cx: &Context, replicas: &[Api]) -> Verdict {
     expect::equal("one of the replicas serves", &serving, &1)
 }
 
-/// grpc.reflection.v1: the services are listed, and their descriptors have every method and field of the published contract.
+/// grpc.reflection.v1: the services are listed, and their descriptors contain every method and field of the published contract.
 async fn reflection(cx: &Context) -> Verdict {
     let api = cx.service()?;
     let answer = reflect(&api, MessageRequest::ListServices(String::new())).await?;
@@ -280,7 +280,7 @@ async fn reflect(api: &Api, request: MessageRequest) -> Result<MessageResponse, 
     expect::some(answer.and_then(|answer| answer.message_response), wants)
 }
 
-/// Every method and field of a file as text, with the properties that affect the wire format.
+/// Returns every method and field of a file as text. The text includes the properties that affect the wire format.
 fn facts(file: &FileDescriptorProto) -> Vec<String> {
     let mut facts = Vec::new();
     for service in &file.service {
@@ -321,7 +321,7 @@ async fn newer(cx: &Context) -> Verdict {
     let answer = api.raw("/cloudadapter.v1alpha1.AdapterService/GetInfo", message).await?;
     let answer = GetInfoResponse::decode(&answer[..])
         .map_err(|error| Stop::failed("GetInfo answers with a GetInfoResponse", error.to_string()))?;
-    // The answer may come from another replica.
+    // The answer may come from another replica, so the instance ID is not compared.
     let leveled = |info| GetInfoResponse { instance_id: String::new(), ..stable(info) };
     expect::equal("an unknown field does not change the answer", &leveled(answer), &leveled(plain))
 }

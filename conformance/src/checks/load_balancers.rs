@@ -117,7 +117,7 @@ pub(super) const CHECKS: &[Check] = &[
         .optional(),
 ];
 
-/// The keys of the load balancers of the check's cluster, listed fresh, in order. Asserts that each load balancer is ACTIVE.
+/// Returns the sorted keys of the load balancers of the check's cluster, from a fresh listing. Asserts that each load balancer is ACTIVE.
 async fn keys(cx: &Context) -> Result<Vec<LoadBalancerKey>, Stop> {
     let items = cx.load_balancers(&cx.cluster()).await?.items;
     let active = items.iter().all(|one| one.state() == LoadBalancerState::Active);
@@ -127,7 +127,7 @@ async fn keys(cx: &Context) -> Result<Vec<LoadBalancerKey>, Stop> {
     Ok(keys)
 }
 
-/// The vendor ID of the load balancer itself, without its parts.
+/// Returns the vendor ID of the load balancer itself, not of its listeners or pools.
 fn vendor_id(answer: &EnsureLoadBalancerResponse) -> Result<&str, Stop> {
     let id = answer.vendor_ids.as_ref().and_then(|parts| parts.ids.get("loadbalancer"));
     expect::some(id.map(String::as_str), "vendor_ids has `loadbalancer`")

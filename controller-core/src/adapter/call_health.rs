@@ -1,7 +1,7 @@
 //! Records whether the adapter accepts this controller's calls, and whether it answers them.
 //!
 //! Some refusals concern all objects: the caller is not permitted, no replica leads, or the queue is full. Such a refusal is reported in
-//! the log, on `/readyz` while it lasts, and at the objects that wait, but not for each attempt. Calls that reach their deadline are
+//! the log, on `/readyz` while it lasts, and on the waiting objects, but not for each attempt. Calls that reach their deadline are
 //! reported, too, since an adapter or vendor that hangs gives no reason.
 
 use std::{
@@ -15,13 +15,14 @@ use tokio::time::Instant;
 use tonic::Code;
 use tracing::{info, warn};
 
-/// Minimum duration of a reported refusal: a change of leaders or a full queue may last for a moment.
+/// Time after which a refusal is reported. A change of leaders or a full queue causes short refusals, which are not reported.
 const REFUSAL_GRACE: Duration = Duration::from_secs(10);
 /// How long calls may have no answer before the process becomes unready.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// Interval at which a lasting refusal is logged again.
 const REMIND: Duration = Duration::from_mins(1);
-/// Time after which a refusal that was not repeated is forgotten: no object needs the call any more. Longer than any backoff.
+/// Time after which a refusal that was not repeated is forgotten, because no object needs the call any more. The time is longer than any
+/// backoff.
 const FORGET: Duration = Duration::from_mins(10);
 
 /// Whether the reason concerns the caller or the adapter rather than the requested object. Source: contract, section 4.
@@ -45,7 +46,7 @@ pub fn is_caller_refused(reason: Reason) -> bool {
     matches!(reason, Reason::CallerForbidden | Reason::CallerUnauthenticated)
 }
 
-/// The calls that the adapter refuses for all objects, and the calls that it does not answer. Cloning gives another handle.
+/// The calls that the adapter refuses for all objects, and the calls that it does not answer. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct CallHealth(Arc<Mutex<Calls>>);
 
@@ -59,9 +60,9 @@ struct Calls {
 /// Repeated calls of an RPC without an answer.
 #[derive(Clone, Copy, Debug)]
 struct Unanswered {
-    /// When the first of these calls began.
+    /// The time when the first of these calls began.
     since: Instant,
-    /// When the last of these calls ended.
+    /// The time when the last of these calls ended.
     last: Instant,
 }
 

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 const QUICK_RPCS: [&str; 4] = ["GetInfo", "PutBackendSet", "EnsureLoadBalancer", "DeleteLoadBalancer"];
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The calls of [`QUICK_RPCS`] that are in progress, and when each began. Cloning gives another handle.
+/// The calls of [`QUICK_RPCS`] that are in progress, and when each of them began. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PendingCalls(Arc<Mutex<Begun>>);
 
@@ -53,7 +53,7 @@ impl PendingCalls {
     }
 
     fn calls(&self) -> MutexGuard<'_, Begun> {
-        // Every operation on the map is a single step, so that the map is consistent after a panic.
+        // The map is consistent even after a panic, since every operation on the map is a single step.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

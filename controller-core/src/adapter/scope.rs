@@ -1,4 +1,4 @@
-//! Checks that the adapter works in the part of the cloud (the scope) in which this controller has worked so far.
+//! Checks that the adapter works in the scope (the part of the cloud) in which this controller has worked so far.
 //!
 //! An adapter that is started with another project's credentials finds none of this cluster's objects there. So their absence from the
 //! listings proves nothing, and the controller would create duplicates. Therefore the controller changes nothing until the operator
@@ -14,15 +14,15 @@ use crate::{
     text::{NOTE_MAX, bounded, ended},
 };
 
-/// The fields of a scope's description: the name in the description, and the name in an Event.
+/// The name of each field in the description of a scope, and its name in an Event.
 const FIELDS: [(&str, &str); 4] =
     [("account", "account"), ("project", "project"), ("region", "region"), ("at", "endpoint")];
-/// What precedes a command in the text that tells the operator how to accept a move.
+/// The text before the command with which the operator accepts a move to another scope.
 pub(crate) const RUN: &str = "run: ";
 /// Minimum length of a value of a scope in an Event, in characters.
 const VALUE_MIN: usize = 8;
 
-/// Compares the scopes that the adapter reports with the first reported scope. Cloning gives another handle to the same state.
+/// Compares the scopes that the adapter reports with the first reported scope. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct ScopeGuard(Arc<watch::Sender<State>>);
 
@@ -71,7 +71,7 @@ impl Mark {
         self.0.split_once(' ').map_or(self.0.as_str(), |(_, words)| words)
     }
 
-    /// The value of the n-th field in the description. Empty: the description does not have the field.
+    /// Returns the value of the n-th field in the description, or an empty text if the description does not contain the field.
     fn value(&self, n: usize) -> &str {
         let mut names = FIELDS.iter().skip(n).map(|(name, _)| format!(" {name} "));
         let rest = names.next().and_then(|name| self.0.split_once(&name)).map_or("", |(_, rest)| rest);
@@ -99,20 +99,20 @@ impl<'a> Move<'a> {
         fields.into_iter().find(|it| it.from != it.to).unwrap_or(fingerprints)
     }
 
-    /// Returns the move as a clause of at most `most` characters, unless this leaves too few characters for the values.
+    /// Describes the move in a clause. The clause has at most `most` characters, unless this leaves too few characters for the values.
     fn clause(&self, most: usize) -> String {
         let Self { field, from, to } = self;
         let text = |from: &str, to: &str| format!("adapter now uses {field} {to}, not {from}");
         let values = most.saturating_sub(text("", "").chars().count());
         let (from_length, to_length) = (from.chars().count(), to.chars().count());
-        // A short value leaves its room to the other value.
+        // If one value is short, the other value may be longer.
         let room = |other: usize| values.saturating_sub(other.min(values / 2)).max(VALUE_MIN);
         text(&bounded(from, room(to_length)), &bounded(to, room(from_length)))
     }
 }
 
 impl State {
-    /// The scope in which this controller has worked, and the other scope that the adapter uses now.
+    /// Returns the scope in which this controller has worked, and the other scope that the adapter uses now.
     fn moved(&self) -> Option<(&Mark, &Mark)> {
         match (&self.known, &self.reported) {
             (Known::This(ours), Some(now)) if ours.fingerprint() != now.fingerprint() => Some((ours, now)),
@@ -147,7 +147,7 @@ impl ScopeGuard {
         provider_id::other_form(provider_id, &self.0.borrow().region)
     }
 
-    /// Declares that the scope is kept on a Lease. Nothing is changed until the kept scope has been read.
+    /// Declares that the scope is stored on a Lease. The controller changes nothing until the stored scope has been read.
     pub(crate) fn is_kept(&self) {
         self.0.send_modify(|state| state.known = Known::Unread);
     }
@@ -178,7 +178,7 @@ impl ScopeGuard {
         }
     }
 
-    /// Readiness: the adapter must not work in another scope.
+    /// Checks readiness: the adapter must not work in another scope.
     pub fn readiness(&self) -> Result<(), String> {
         let state = self.0.borrow();
         let Some((ours, now)) = state.moved() else { return Ok(()) };
@@ -199,7 +199,7 @@ impl ScopeGuard {
         self.0.borrow().moved().map(|(from, to)| Move::between(from, to).clause(most))
     }
 
-    /// Returns the text of the Event about a move: what moved, and how the operator accepts the move.
+    /// Returns the text of the Event about a move: how the scope has changed, and how the operator accepts the move.
     pub(crate) fn event(&self) -> Option<String> {
         let remedy = self.0.borrow().remedy.clone();
         let text = |clause: &str| format!("The {clause}");

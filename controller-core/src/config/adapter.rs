@@ -54,7 +54,7 @@ pub struct AdapterArgs {
 impl AdapterArgs {
     /// Validates the flags, and reads all files once.
     ///
-    /// Returns `None` if a flag is invalid; `faults` has the reasons.
+    /// Returns `None` if a flag is invalid. `faults` then contains the reasons.
     pub fn check(&self, faults: &mut Faults) -> Option<Connection> {
         let endpoint = &self.adapter_endpoint;
         let target = faults.check("--adapter-endpoint <URL>", endpoint, endpoint.parse::<Target>())?;

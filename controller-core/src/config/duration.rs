@@ -61,7 +61,7 @@ fn term(whole: &str, fraction: &str, unit: u128) -> Option<u128> {
 fn unit(name: &str) -> Option<u128> {
     Some(match name {
         "ns" => 1,
-        // The micro sign and the Greek letter mu.
+        // The prefix is the micro sign or the Greek letter mu.
         "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
         "ms" => 1_000_000,
         "s" => 1_000_000_000,

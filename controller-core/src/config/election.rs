@@ -58,7 +58,7 @@ pub struct Election {
 }
 
 impl Election {
-    /// The settings of a candidate.
+    /// Returns the settings with which a replica competes for the Lease.
     pub(crate) fn settings(&self, controller: &str, identity: String) -> Settings {
         Settings {
             namespace: self.namespace.clone(),
@@ -70,7 +70,8 @@ impl Election {
 }
 
 impl ElectionArgs {
-    /// Validates the flags. Returns `None` if the election is disabled, or if a flag is invalid; `faults` then has the reason.
+    /// Validates the flags. Returns `None` if the election is disabled, or if a flag is invalid. In the latter case, `faults` contains the
+    /// reason.
     pub(super) fn check(&self, faults: &mut Faults) -> Option<Election> {
         let judge = |faults: &mut Faults, flag, text: &str| faults.check(flag, text, duration(text));
         let lasts = judge(faults, LEASE_DURATION, &self.leader_elect_lease_duration);

@@ -77,8 +77,8 @@ pub struct HttpsEndpoints {
 }
 
 impl HttpArgs {
-    /// Validates the flags, and reads or creates the certificate. Returns `None` without pages over TLS, or if a flag is invalid; `faults`
-    /// then has the reason.
+    /// Validates the flags, and reads or creates the certificate. Returns `None` without pages over TLS, or if a flag is invalid. In the
+    /// latter case, `faults` contains the reason.
     pub fn check(&self, faults: &mut Faults) -> Option<HttpsEndpoints> {
         let Some(port) = &self.secure_port else {
             self.refuse_what_has_no_port(faults);

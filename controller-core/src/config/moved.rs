@@ -90,7 +90,7 @@ pub(super) fn named(arguments: &[OsString], known: impl Fn(&str) -> bool) -> Vec
     faults
 }
 
-/// For `--flag` or `--flag=value`: the text without the value, and the flag's name.
+/// Splits `--flag` or `--flag=value`. Returns the text without the value, and the flag's name.
 fn long(argument: &str) -> Option<(&str, &str)> {
     let written = argument.split('=').next().unwrap_or(argument);
     Some((written, written.strip_prefix("--")?))

@@ -16,7 +16,7 @@ use crate::{explain::Object, leadership::Shards, mirror::ObjectName};
 /// Interval between checks for Events to re-emit.
 const CHECK_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Re-emits the Events that still apply. Cloning gives another handle.
+/// Re-emits the Events that still apply. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct Reminders(Arc<Inner>);
 
@@ -107,7 +107,7 @@ impl Reminders {
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<Object, Reminder>> {
-        // Every operation on the map is a single step, so that the map is consistent after a panic.
+        // The map is consistent even after a panic, since every operation on the map is a single step.
         self.0.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,9 @@
-//! Decides when a lasting condition is reported: when it begins, and again at an interval while it lasts. Pure: every time is an argument.
+//! Decides when a lasting condition is reported: when it begins, and again at an interval while it lasts. The code is pure: every time is
+//! an argument.
 //! [`is_over`] is the rule for the interval, and [`super::Reminders`] follows it, too.
 //!
-//! Passes over all objects find the same conditions again every few seconds. The memory is bounded, because each remembered condition is
-//! either present or was reported within the interval.
+//! A controller that checks all objects finds the same conditions again every few seconds. The memory is bounded, because each remembered
+//! condition is either present or was reported within the interval.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -65,8 +66,8 @@ impl<K: Clone + Ord, T: Copy + Ord + Add<Duration, Output = T>> Repeat<K, T> {
         });
     }
 
-    /// Processes a pass that observes all present conditions: returns and records the conditions that must be reported now. Ends the
-    /// conditions that are not present, as [`Self::end`] does.
+    /// Handles one check of all objects, in which all present conditions were observed. Returns and records the conditions that must be
+    /// reported now. Ends the conditions that are not present, as [`Self::end`] does.
     pub fn observe<'a>(
         &mut self,
         present: impl IntoIterator<Item = &'a K>,

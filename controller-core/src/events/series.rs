@@ -1,4 +1,4 @@
-//! Decides which notices are repeats. Pure: every time is an argument.
+//! Decides which notices are repeats. The code is pure: every time is an argument.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use super::{Message, Notice, REMIND};
 
-/// Time without repeats after which a notice gets a new Event. Longer than the interval of reminders, so that reminders are counted in one
-/// Event; shorter than the lifetime of Events.
+/// Time without repeats after which a notice gets a new Event. The time is longer than the interval of reminders, so that reminders are
+/// counted in one Event. It is shorter than the lifetime of Events.
 const WINDOW: Duration = REMIND.saturating_add(Duration::from_mins(15));
 /// The quiet time: the minimum interval between two writes of an Event. Repeats within the interval are counted and written together at its
 /// end.
@@ -49,7 +49,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// When the unwritten repeats may be written.
+    /// Returns when the unwritten repeats may be written.
     fn due(&self) -> Option<Instant> {
         (self.n_written < self.count).then(|| self.written + WRITE_INTERVAL)
     }
@@ -89,7 +89,7 @@ impl Series {
         Write::Create { name }
     }
 
-    /// When the earliest unwritten repeats may be written.
+    /// Returns when the earliest unwritten repeats may be written.
     pub(super) fn due(&self) -> Option<Instant> {
         self.0.values().filter_map(Entry::due).min()
     }

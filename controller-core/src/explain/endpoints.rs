@@ -23,7 +23,7 @@ struct Page {
     after: Option<String>,
 }
 
-/// The routes of the endpoints.
+/// Returns the routes of the endpoints.
 pub(crate) fn routes(explain: Explain) -> Router {
     let routes = Router::new().route("/status", get(status)).route("/explain", get(explained));
     routes.route("/plan", get(planned)).with_state(explain)
@@ -66,7 +66,7 @@ async fn planned(State(explain): State<Explain>, asked: Result<Query<Page>, Quer
 }
 
 fn json(status: StatusCode, page: &impl Serialize) -> Response {
-    // The answer is valid at this moment only.
+    // Clients must not cache the answer, since it is valid at this moment only.
     (status, [(header::CACHE_CONTROL, "no-store")], Json(page)).into_response()
 }
 

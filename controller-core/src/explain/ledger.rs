@@ -16,7 +16,7 @@ use crate::{Clock, mirror::ObjectName, text::cut};
 
 /// Maximum number of kept plan lines.
 const LINES: usize = 20;
-/// The text for an object whose controller changes nothing.
+/// The text for an object whose controller is in dry run.
 const DRY_RUN: &str = "Dry run: nothing is changed";
 
 /// An object. A recreated object with the same name is a different one.
@@ -43,7 +43,7 @@ pub struct Waits {
     pub text: String,
     /// The adapter's typed reason, if the adapter returned an error.
     pub reason: Option<&'static str>,
-    /// Identifies the problem across attempts, even if the text varies.
+    /// A text that identifies the problem across attempts, even if `text` varies.
     pub topic: String,
     /// Whether an Event with exactly this text is being written. If the problem lasts without a new Event, the text of the last Event is
     /// kept.
@@ -96,14 +96,14 @@ enum Recorded {
     Waits,
 }
 
-/// Keeps the objects that are not in sync. Cloning gives another handle.
+/// Keeps the objects that are not in sync. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct Ledger(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     clock: Clock,
-    /// Every operation on the map is a single step, so that the map is consistent after a panic.
+    /// The map is consistent even after a panic, since every operation on the map is a single step.
     entries: Mutex<BTreeMap<Object, Entry>>,
     /// The UIDs of the objects that were reconciled, by name.
     seen: Mutex<BTreeMap<ObjectName, String>>,
@@ -213,7 +213,8 @@ impl Ledger {
         self.entries().retain(|object, _| !of(&object.uid));
     }
 
-    /// Records all findings of a pass. Objects that the pass covers (`at`, by UID) and that have no finding are in sync.
+    /// Records all findings of a pass. `at` selects the objects that the pass covers, by UID. A covered object without a finding is in
+    /// sync.
     pub fn replace_findings(&self, found: BTreeMap<Object, Finding>, at: impl Fn(&str) -> bool) {
         let now = self.0.clock.now();
         let mut entries = self.entries();

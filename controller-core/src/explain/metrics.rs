@@ -16,7 +16,7 @@ pub(crate) fn register(explain: &Explain, registry: &mut Registry) {
     registry.register_collector(Box::new(Shown(explain.clone())));
 }
 
-/// Collected at each scrape.
+/// The collector of these metrics, which runs at each scrape.
 #[derive(Debug)]
 struct Shown(Explain);
 

@@ -48,7 +48,7 @@ pub struct Rehearsal {
     pub cluster: Vec<String>,
     /// What the adapter would change in the cloud, one entry per vendor call.
     pub vendor: Vec<VendorStep>,
-    /// Why the plan is not known, or what prevents its execution. `None`: the ledger has the cause.
+    /// Why the plan is not known, or what prevents its execution. `None`: the ledger contains the cause.
     pub trouble: Option<Waits>,
 }
 

@@ -34,7 +34,7 @@ impl Describe for Shown {
         Seen { wanted: vec![format!("an instance for {}", object.name)], ..Seen::default() }
     }
 
-    /// The nodes that were added last have waited longest.
+    /// Returns orphaned load balancers. The last in the list have waited longest.
     fn orphans(&self) -> Vec<Orphan> {
         let orphan = |n: i64| Orphan { uid: format!("uid-lb-{n}"), since: at(1000 - n), ..Orphan::default() };
         (0..1000).map(orphan).collect()

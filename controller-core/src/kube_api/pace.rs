@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::config::Rate;
 
-/// Schedules requests at the rate. Cloning gives another handle.
+/// Schedules requests at the rate. Clones share the state.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
     /// Interval between two requests.

@@ -23,7 +23,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Maximum length of a pause.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
-/// A layer around the client. Cloning gives another handle.
+/// A layer around the client. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct Requests {
     shards: Shards,
@@ -42,7 +42,7 @@ pub enum Held {
     /// Another process may be the writer now.
     #[error("this replica is not the leader and writes nothing")]
     NotLeading,
-    /// This process is a dry run.
+    /// This process runs with `--dry-run`.
     #[error("this process runs with --dry-run and writes nothing")]
     DryRun,
     /// The server asked for a pause.
@@ -63,7 +63,7 @@ impl Requests {
         Self { shards, metrics, pace, dry_run: false, paused_until: Arc::default() }
     }
 
-    /// Returns the same layer, which refuses all writes except to Leases.
+    /// Returns this layer, changed so that it refuses all writes except writes to Leases.
     #[must_use]
     pub fn only_reading(self) -> Self {
         Self { dry_run: true, ..self }
@@ -74,7 +74,7 @@ impl Requests {
         self.metrics.register(registry);
     }
 
-    /// Waits for the end of the pause, if it is near.
+    /// Waits until the pause ends. If the pause is too long, returns an error instead.
     async fn wait_for_pause_end(&self) -> Result<(), Held> {
         let until = *self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(until) = until else { return Ok(()) };
@@ -130,7 +130,7 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let requests = self.requests.clone();
-        // Use the clone that `poll_ready` was called on.
+        // The service on which `poll_ready` was called sends this request, and a new clone serves the next request.
         let waiting = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, waiting);
         Box::pin(async move {

@@ -1,4 +1,4 @@
-//! Makes this process a candidate for Leases: which Leases, with which identity, through its own client.
+//! Makes this process a candidate for the Leases of its controller, with an identity and a client of its own.
 //!
 //! The candidate's requests bypass the rate limit and the guard against writes outside of a term: a renewal must not wait for requests that
 //! need the term.
@@ -48,8 +48,8 @@ impl Candidate {
         Ok(Self { elector, terms: handles.into_iter().map(term).collect() })
     }
 
-    /// Takes part in the election until the process must stop. Then releases the Leases of shards without work in progress, and at
-    /// `release` the others.
+    /// Takes part in the election until the process must stop. Then releases the Leases of shards without work in progress. Releases all
+    /// other Leases at `release`.
     pub(crate) async fn run(self, leaving: CancellationToken, release: CancellationToken) {
         self.elector.run(leaving, release).await;
     }

@@ -26,14 +26,14 @@ tokio::task_local! {
     static HERE: ShardPass;
 }
 
-/// All shards. Cloning gives another handle.
+/// All shards. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct Shards(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     controller: &'static str,
-    /// Terms by number of the shard; at least one.
+    /// The terms, by the number of the shard. There is at least one term.
     terms: Vec<Term>,
     /// The counter for fences: later requests get a greater sequence number.
     sequence: AtomicU64,
@@ -46,7 +46,7 @@ struct Inner {
 pub struct ShardPass {
     shards: Shards,
     shard: usize,
-    /// Epoch of the first term since which no other process has held the shard.
+    /// The epoch of this process's first term since another process last held the shard.
     since: u64,
     /// The term of the work. `None`: there is only one process, whose term does not end.
     hold: Option<Visit>,
@@ -139,7 +139,8 @@ impl Shards {
         self.0.terms.first().filter(|term| term.is_elected()).map(Term::regarding)
     }
 
-    /// Whether the caller may write now: within a pass, if the pass's term still lasts; outside of passes, if this process holds any shard.
+    /// Whether the caller may write now. Within a pass, the term of the pass must still last. Outside of passes, this process must hold any
+    /// shard.
     pub(crate) fn may_write(&self) -> bool {
         HERE.try_with(ShardPass::is_valid).unwrap_or_else(|_outside| self.is_running())
     }
@@ -186,7 +187,7 @@ impl Shards {
         select_all(self.0.terms.iter().map(|term| Box::pin(term.begins()))).await;
     }
 
-    /// With a single shard, waits until another process may have written after the term of this process began; this process must end then.
+    /// With a single shard, waits until another process may have written after the term of this process began. This process must end then.
     /// With several shards, never returns, because each shard may be lost and acquired again.
     pub(crate) async fn is_lost(&self) -> anyhow::Error {
         match self.0.terms.as_slice() {
@@ -226,9 +227,8 @@ impl ShardPass {
         self.shard
     }
 
-    /// Returns the epoch of the first term since which this process has held the shard without interruption. If this epoch differs from
-    /// that of an earlier pass, another replica may have worked in the shard. Any state that was kept from the earlier pass is then
-    /// invalid.
+    /// Returns the epoch of this process's first term since another process last held the shard. If this epoch differs from that of an
+    /// earlier pass, another replica may have worked in the shard. Any state that was kept from the earlier pass is then invalid.
     #[must_use]
     pub fn since(&self) -> u64 {
         self.since
@@ -275,7 +275,7 @@ impl ShardPass {
 /// How the shards of a process have changed since the last check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// The process holds the same shards. Or it holds no shard, which may be temporary.
+    /// The process holds the same shards, or holds no shard, which may be temporary.
     Same,
     /// The process holds fewer shards, or regained shards that no other process has held in between.
     Other,
@@ -324,7 +324,7 @@ impl ShardAcquisitions {
     /// Waits for the next shards and returns their numbers, which may include shards that this process held a moment ago. Cancel-safe.
     pub async fn next(&mut self) -> Vec<usize> {
         loop {
-            // Subscribe before the check, so that no change in between is missed.
+            // The subscription comes before the check, so that no change in between is missed.
             let changes: Vec<_> = self.shards.terms().iter().map(|term| Box::pin(term.changes())).collect();
             let acquisitions = self.update();
             if !acquisitions.is_empty() {

@@ -23,7 +23,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The namespace that identifies the cluster: its UID is `--cluster-id`.
 const CLUSTER: &str = "kube-system";
 
-/// The term of this process. Cloning gives another handle. A controller starts its work when its term has begun.
+/// The term of this process. A controller starts its work when its term has begun. Clones share the state.
 ///
 /// While the Lease cannot be renewed in time, nothing is written. If no other process has acquired the Lease by the next renewal, the work
 /// resumes in a new term, so that an outage of the API server ends no process. Otherwise the process ends. Without an election, the term
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(term.liveness(), Err("the election has not made progress for 31 s".to_owned()));
     }
 
-    /// A leader in the term `epoch` that has led without interruption since the term `since`.
+    /// Returns a leader in the term `epoch` that has led without interruption since the term `since`.
     fn leads(epoch: u64, since: u64) -> Leadership {
         Leadership::Leader { valid_until: Instant::now() + TEN, epoch, since, uid: Arc::from("u") }
     }

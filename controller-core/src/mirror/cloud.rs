@@ -1,4 +1,4 @@
-//! Follows a watch on the adapter.
+//! Keeps a mirror up to date by a watch on the adapter.
 //!
 //! The protocol is a pure state machine in `protocol`. `sources` defines the three watches of the contract. This module handles the stream.
 //! The absence of an item in the mirror does not prove that the item is gone.
@@ -25,19 +25,20 @@ use crate::{
     outage::Outage,
 };
 
-/// Time without messages after which the connection is dead. Bookmarks arrive at least every 30 s, so three bookmarks are missing then.
+/// The time without messages after which the connection counts as dead. Bookmarks arrive at least every 30 s, so by then three bookmarks
+/// are missing.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Number of consecutive short-lived watches that count as an outage. A single broken watch does not count, because the adapter may be in
-/// the process of being replaced. The lifetime counts from the first confirmed content, so an attempt that fails late without any content
-/// is short-lived, too.
+/// the process of being replaced. The lifetime of a watch begins when the content is first confirmed. An attempt that fails late but
+/// without any content is therefore short-lived, too.
 const SHORT_LIVED: u32 = 3;
-/// Lifetime of a watch that resets the count.
+/// The lifetime of a watch that resets the count of short-lived watches.
 const STEADY: Duration = Duration::from_secs(10);
-/// The pause before the next attempt.
+/// The pause before the next attempt to open the watch.
 const RECONNECT: Duration = Duration::from_millis(250);
 
-/// Why a session of the watch ended.
+/// The reasons why a session of the watch ends.
 #[derive(Debug, thiserror::Error)]
 enum Broken {
     #[error("{}", .0.message)]
@@ -67,7 +68,7 @@ impl From<AdapterError> for Broken {
 }
 
 impl Broken {
-    /// Whether the replacement of the adapter may be the cause. A connected adapter that is silent is not being replaced.
+    /// Returns whether a replacement of the adapter may be the cause. An adapter that is connected but silent is not being replaced.
     fn may_be_replaced(&self) -> bool {
         match self {
             Self::Unreachable(_) | Self::Adapter(_) | Self::Ended => true,
@@ -81,7 +82,7 @@ impl<T: PartialEq + Send + Sync> Mirror<String, T> {
     ///
     /// `trim` reduces an item to the fields that the controller uses. `wake` is called for each item whose trimmed form changed, after the
     /// mirror shows the change; it must not block. While a listing is in progress, or the adapter is unreachable, the old content stays.
-    /// Cost: no vendor call of its own.
+    /// This function causes no vendor calls of its own.
     pub async fn follow_cloud<S: Source>(
         &self,
         adapter: &Adapter,
@@ -120,8 +121,8 @@ impl<T: PartialEq + Send + Sync> Mirror<String, T> {
 }
 
 impl ScopeGuard {
-    /// Reads a mirror of the cloud for writes to Kubernetes. Refused while the adapter works in another part of the cloud, or while the
-    /// mirror still shows another part.
+    /// Reads a mirror of the cloud in order to write to Kubernetes. Returns an error while the adapter works in another scope, or while the
+    /// mirror still shows another scope.
     pub fn read_mirror<T, R>(
         &self,
         mirror: &Mirror<String, T>,
@@ -136,12 +137,12 @@ impl ScopeGuard {
     }
 }
 
-/// A watch over one connection.
+/// A session of the watch on one connection.
 struct Session<'a, T> {
     mirror: &'a Mirror<String, T>,
     protocol: &'a mut Protocol<T>,
     outage: &'a mut Outage,
-    /// When this connection first confirmed the content.
+    /// The time when this connection first confirmed the content.
     confirmed: Option<Instant>,
 }
 

@@ -1,7 +1,7 @@
-//! Follows a watch on the API server.
+//! Keeps a mirror up to date by a watch on the API server.
 //!
-//! Lists 100 objects per page, and then watches. The use of streaming lists is optional, because their feature gate was switched on and off
-//! between Kubernetes versions. No code here depends on a periodic resync.
+//! The code lists 100 objects per page, and then watches. The use of streaming lists is optional, because their feature gate was switched
+//! on and off between Kubernetes versions. No code here depends on a periodic resync.
 
 use std::{collections::BTreeMap, fmt::Debug, pin::pin, sync::Arc, time::Duration};
 
@@ -18,13 +18,14 @@ use crate::{config::Listing, kube_api, outage::Outage};
 
 /// Time without an object after which a listing is given up.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(60);
-/// The API server ends a watch after this many seconds; the next watch resumes with one request. kube replaces a watch that is silent for 5
-/// s longer, so that a connection dropped without a reset is noticed after 35 s. kube's default is 290.
+/// Seconds after which the API server ends a watch; the next watch resumes with one request. kube replaces a watch that stays silent for
+/// another 5 s, so that a connection dropped without a reset is noticed after 35 s. kube's default is 290.
 const WATCH_SECONDS: u32 = 30;
-/// The API server ends a stream that begins with the listing after this many seconds. The limit is longer than that of a watch, because the
+/// Seconds after which the API server ends a stream that begins with the listing. This limit is longer than that of a watch, because the
 /// listing takes time.
 const LONG_STREAM_SECONDS: u32 = 290;
-/// Objects per page. A page is held both as bytes and decoded: kubectl's page size, 500 nodes of 13 kB, would take 20 MB for a moment.
+/// Number of objects per page. A page is held in memory both as bytes and decoded. With kubectl's page size of 500, nodes of 13 kB each
+/// would briefly take 20 MB.
 const PAGE: u32 = 100;
 
 fn watcher_config(listing: Listing, watch_seconds: u32) -> watcher::Config {
@@ -38,9 +39,9 @@ fn watcher_config(listing: Listing, watch_seconds: u32) -> watcher::Config {
 impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
     /// Keeps this mirror up to date with the API server, and reconnects after failures. Never returns; drop the future to stop.
     ///
-    /// `trim` reduces an object to the fields that the controller uses, or returns `None` to leave it out. `wake` is called for each item
-    /// whose trimmed form changed, after the mirror shows the change; it must not block. Cost: one listing (100 objects per page) at start
-    /// and after each broken connection, else one watch, restarted every 30 s.
+    /// `trim` reduces an object to the fields that the controller uses, or returns `None` to leave the object out. `wake` is called for
+    /// each item whose trimmed form changed, after the mirror shows the change; it must not block. The cost is one listing (100 objects per
+    /// page) at the start and after each broken connection. Otherwise, one watch is restarted every 30 s.
     pub async fn follow_kubernetes<K>(
         &self,
         api: Api<K>,
@@ -108,7 +109,7 @@ impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
     }
 }
 
-/// Why a watch ended.
+/// The reasons why a watch ends.
 #[derive(Debug, thiserror::Error)]
 enum Broken {
     /// The API server ended the stream before all objects had arrived.
@@ -197,7 +198,7 @@ mod tests {
         node
     }
 
-    /// Keeps the annotation, and leaves out nodes with the name `other`.
+    /// Returns the annotation `v` of the node, or `None` for nodes with the name `other`.
     fn trim(node: Node) -> Option<String> {
         let value = node.metadata.annotations?.remove("v");
         value.filter(|_| node.metadata.name.as_deref() != Some("other"))

@@ -24,11 +24,11 @@ pub trait Measured: fmt::Debug + Send + Sync {
     fn what(&self) -> &'static str;
     /// Number of items.
     fn n_objects(&self) -> usize;
-    /// Whether one complete listing has been seen.
+    /// Whether the mirror has received a complete listing.
     fn is_synced(&self) -> bool;
     /// Whether the other side answers now.
     fn is_connected(&self) -> bool;
-    /// Age of the content in seconds. `None`: not listed yet.
+    /// Age of the content in seconds, or `None` before the first listing.
     fn age_seconds(&self) -> Option<f64>;
 }
 

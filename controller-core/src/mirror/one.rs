@@ -1,4 +1,4 @@
-//! Follows one Kubernetes object by its name. The object need not exist, and the right to read it may be missing.
+//! Follows one Kubernetes object by its name. The object need not exist, and the controller may lack the permission to read the object.
 
 use std::{fmt::Debug, pin::pin, time::Duration};
 
@@ -12,11 +12,11 @@ use super::kubernetes::text;
 /// Delay before a retry after a failure.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Calls `observe` with the object whenever it may have changed, and with `None` while it does not exist or cannot be read. Never returns;
-/// drop the future to stop.
+/// Calls `observe` with the object whenever the object may have changed, and with `None` while the object does not exist or cannot be read.
+/// Never returns; drop the future to stop.
 ///
-/// An error that prevents reading is logged once, not at each attempt. Cost: one listing of one object at start and after each broken
-/// connection, else one watch.
+/// An error that prevents reading is logged once, not at each attempt. The cost is one listing of one object at the start and after each
+/// broken connection, and otherwise one watch.
 pub async fn follow_one<K>(api: Api<K>, name: &str, mut observe: impl FnMut(Option<K>))
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,

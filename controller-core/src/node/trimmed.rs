@@ -1,4 +1,4 @@
-//! Decodes Nodes of a watch with only the fields that controllers read. All other fields, such as images and managed fields, make up the
+//! Decodes only those fields of watched Nodes that the controllers read. All other fields, such as images and managed fields, make up the
 //! greater part of a Node, and thousands of Nodes arrive at once.
 
 use std::{borrow::Cow, collections::BTreeMap};

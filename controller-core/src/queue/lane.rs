@@ -1,6 +1,8 @@
-//! One lane of the queue. Namespaces with waiting keys are served in turn, and within a namespace its keys in the order of arrival.
+//! One lane of the queue. Namespaces with waiting keys are served in turn. The keys of one namespace are served in the sequence of their
+//! arrival.
 //!
-//! A new namespace is served after those that already wait, so its first key waits for only one key of each other namespace.
+//! A new namespace is served after the namespaces that already wait. Its first key therefore waits for only one key of each other
+//! namespace.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -11,17 +13,17 @@ use std::{
 #[derive(Debug)]
 pub(super) struct Lane<K> {
     flows: BTreeMap<Arc<str>, Flow<K>>,
-    /// Namespaces by turn. The first one is served next.
+    /// The namespaces with waiting keys, by turn number. The namespace with the lowest number is served next.
     round: BTreeMap<u64, Arc<str>>,
-    /// Number of turns and places assigned so far.
+    /// The number of turns and places assigned so far.
     given: u64,
 }
 
-/// The keys of one namespace. Never empty.
+/// The waiting keys of one namespace. There is always at least one key.
 #[derive(Debug)]
 struct Flow<K> {
     turn: u64,
-    /// Keys by place, in order of arrival.
+    /// The keys by place, which is the sequence of arrival.
     keys: BTreeMap<u64, K>,
 }
 

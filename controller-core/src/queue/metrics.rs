@@ -1,4 +1,4 @@
-//! `workqueue_*`, under the names that dashboards for Kubernetes controllers use.
+//! The `workqueue_*` metrics, under the names that dashboards for Kubernetes controllers use.
 
 use std::fmt;
 
@@ -56,7 +56,7 @@ pub(super) fn register<K: Key + fmt::Debug>(queue: &Queue<K>, registry: &mut Reg
     registry.register_collector(Box::new(Sizes(queue.clone())));
 }
 
-/// Collected at each scrape, so that no gauge is missed.
+/// The gauges that are computed at each scrape, so that none of them is out of date.
 #[derive(Debug)]
 struct Sizes<K>(Queue<K>);
 
@@ -68,7 +68,7 @@ impl<K: Key + fmt::Debug> Collector for Sizes<K> {
             let running = state.running().map(|began| now.duration_since(began).as_secs_f64()).collect();
             (state.n_adds(), state.depth(), running)
         };
-        // Not `sum`: the sum of no values is written as -0.0.
+        // `sum` is not used here, because it returns -0.0 for an empty list.
         let unfinished = running.iter().fold(0.0, |sum, seconds| sum + seconds);
         let longest = running.iter().copied().fold(0.0, f64::max);
         let depth = i64::try_from(depth).unwrap_or(i64::MAX);

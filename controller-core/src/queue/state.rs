@@ -1,4 +1,4 @@
-//! The state of the queue. Pure: every time is an argument.
+//! The state of the queue. The code reads no clock: every time is an argument.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,10 +10,10 @@ use tokio::time::Instant;
 use super::{Backoff, KeyState, Load, lane::Lane};
 use crate::Again;
 
-/// While other keys wait, every n-th turn is for the keys that were added together with all keys.
+/// While other keys wait, one in this many keys is taken from the keys that were added by a reconcile of all keys.
 const SHARE_OF_ALL: u32 = 8;
 
-/// Maximum delay; longer than any delay that a caller asks for.
+/// Maximum delay. No caller asks for a longer delay.
 const LONGEST_DELAY: Duration = Duration::from_hours(365 * 24);
 
 /// The queued keys. A key is in at most one of `ready` and `delayed`. A running key may also be in `dirty` or `delayed`.
@@ -21,11 +21,11 @@ const LONGEST_DELAY: Duration = Duration::from_hours(365 * 24);
 pub(super) struct State<K> {
     /// Returns the namespace of a key.
     namespace: Namespace<K>,
-    /// Keys that were added individually.
+    /// The waiting keys that were added individually.
     ready: Lane<K>,
-    /// Keys that were added together with all keys, and not individually since.
+    /// The waiting keys that were added together with all keys, and not individually since then.
     all: Lane<K>,
-    /// Number of turns since a key from `all` was served.
+    /// The number of keys taken from `ready` since a key from `all` was taken.
     turns: u32,
     /// The keys in both lanes.
     added: BTreeMap<K, Waiting>,
@@ -37,9 +37,9 @@ pub(super) struct State<K> {
     timers: BTreeSet<(Instant, K)>,
     /// Number of consecutive failures, by key.
     failures: BTreeMap<K, u32>,
-    /// When a key was last taken, or when the workers started if none was taken since. `None`: they have not started.
+    /// The time at which a key was last taken, or else the time at which the workers started. `None` if the workers have not started.
     last_taken: Option<Instant>,
-    /// How often keys were added, immediately or when they became due.
+    /// The number of additions of keys. A delayed key counts when it becomes due.
     n_adds: u64,
 }
 
@@ -51,7 +51,7 @@ pub(super) type Namespace<K> = fn(&K) -> &str;
 struct Waiting {
     since: Instant,
     trigger: Trigger,
-    /// The place of the key in its lane. The trigger decides the lane.
+    /// The place of the key in its lane. The trigger determines the lane.
     place: u64,
 }
 
@@ -64,23 +64,23 @@ pub(super) struct Taken<K> {
     pub(super) trigger: Trigger,
 }
 
-/// Why a key is reconciled. If several variants apply, the first of them in this order is used.
+/// The reasons why a key is reconciled. If several reasons apply, the first of them in this list is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trigger {
-    /// A mirror changed.
+    /// A change of a mirror.
     Change,
-    /// All keys were added.
+    /// A reconcile of all keys.
     All,
-    /// The scheduled time was reached.
+    /// A scheduled time that was reached.
     Time,
-    /// The last reconcile of the key asked for a requeue.
+    /// A requeue that the last reconcile of the key asked for.
     Again,
-    /// The last reconcile of the key failed.
+    /// A failure of the last reconcile of the key.
     Failure,
 }
 
 impl Trigger {
-    /// Returns the trigger as shown in traces.
+    /// Returns the name of the trigger that traces show.
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Change => "change",
@@ -99,7 +99,7 @@ pub(super) fn after(now: Instant, delay: Duration) -> Instant {
 }
 
 impl<K: Ord + Clone> State<K> {
-    /// An empty state. `namespace`: keys of different namespaces are served in turn.
+    /// Returns an empty state. Keys of different namespaces, as returned by `namespace`, are served in turn.
     pub(super) fn new(namespace: Namespace<K>) -> Self {
         Self {
             namespace,
@@ -153,7 +153,8 @@ impl<K: Ord + Clone> State<K> {
         self.added.insert(key, Waiting { since, trigger, place });
     }
 
-    /// Takes the key to serve next: usually an individually added key, and from time to time a key that was added together with all keys.
+    /// Takes the key to serve next. This is usually an individually added key, and from time to time a key that was added together with all
+    /// keys.
     fn next(&mut self) -> Option<K> {
         let of_all = self.ready.is_empty() || self.turns + 1 >= SHARE_OF_ALL;
         if of_all && let Some(key) = self.all.pop() {
@@ -259,7 +260,7 @@ impl<K: Ord + Clone> State<K> {
         Load { waiting, running, later, oldest: oldest.unwrap_or_default() }
     }
 
-    /// Returns the individually added keys, and since when they wait.
+    /// Returns the individually added keys, each with the time at which its wait began.
     pub(super) fn changed(&self) -> impl Iterator<Item = (&K, Instant)> {
         let own = self.added.iter().filter(|(_, it)| it.trigger != Trigger::All);
         own.map(|(key, it)| (key, it.since))
@@ -269,7 +270,7 @@ impl<K: Ord + Clone> State<K> {
         self.added.is_empty() && self.running.is_empty()
     }
 
-    /// Returns since when each running key has run.
+    /// Returns the times at which the reconciles in progress began.
     pub(super) fn running(&self) -> impl Iterator<Item = Instant> + '_ {
         self.running.values().copied()
     }
@@ -285,8 +286,8 @@ impl<K: Ord + Clone> State<K> {
 
     /// Returns how long a key has been due without any key being taken.
     pub(super) fn stalled(&self, now: Instant) -> Option<Duration> {
-        // If all waiting keys arrived after the last turn, the first key of each lane is the oldest key of that lane. Otherwise the first
-        // key arrived before the last turn, and the time counts from that turn.
+        // If all waiting keys arrived after a key was last taken, the first key of each lane is the oldest key of that lane. Otherwise the
+        // first key arrived earlier, and the time counts from when a key was last taken.
         let firsts = [self.ready.first(), self.all.first()].into_iter().flatten();
         let ready = firsts.filter_map(|key| self.added.get(key)).map(|it| it.since);
         let due = ready.chain(self.next_due()).min()?;

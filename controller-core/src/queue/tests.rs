@@ -1,4 +1,4 @@
-//! Tests the queue from the view of its callers, on paused time.
+//! These tests use the queue as its callers do, on paused time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,7 +9,8 @@ use super::*;
 
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(5) };
 
-/// Runs a queue whose worker reports (key, seconds since start, failures so far) and returns the given requeue.
+/// A queue whose worker reports the key, the seconds since the start and the failures so far. The worker returns the requeue that the test
+/// sets.
 struct Bench {
     queue: Queue<&'static str>,
     seen: mpsc::UnboundedReceiver<(&'static str, u64, u32)>,
@@ -212,7 +213,8 @@ async fn each_reconcile_is_a_trace_with_cause_and_wait() {
     assert_eq!(spans, ["time 0 again 0", "again 0 failed 0", "failure 1 done 0", "change 0 done 0"]);
 }
 
-/// Keys that were added together with all keys do not delay a key that is added individually, and still get some of the turns.
+/// Keys that were added together with all keys do not delay a key that is added individually. Such keys are nevertheless served from time
+/// to time.
 #[test]
 fn keys_added_for_themselves_come_before_those_added_with_all() {
     let (mut state, now) = (State::new(|_key: &u32| ""), Instant::now());
@@ -227,7 +229,7 @@ fn keys_added_for_themselves_come_before_those_added_with_all() {
     assert_eq!(order.iter().filter(|key| **key == 7).count(), 1);
 }
 
-/// A key that consists of its namespace and a number.
+/// A key that consists of a namespace and a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Of(&'static str, u32);
 
@@ -300,7 +302,7 @@ fn namespaces_and_their_keys_are_served_in_turn() {
     assert_eq!(state.depth(), 1003, "each key waits once");
 }
 
-/// Keys that were added together with all keys get one turn in eight, and their namespaces share these turns.
+/// One in eight keys taken is a key that was added together with all keys. The namespaces of such keys take turns.
 #[test]
 fn keys_added_with_all_share_turns_by_namespace() {
     let (mut state, now) = (State::new(namespace), Instant::now());

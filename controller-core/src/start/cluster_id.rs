@@ -1,4 +1,4 @@
-//! Reads the identity of the cluster from the API server, where the flag does not set it.
+//! Reads the identity of the cluster from the API server. This is done if the flag `--cluster-id` is not set.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use kube::{Api, Client};
 use tokio::time::timeout;
 use tracing::warn;
 
-/// The namespace whose UID identifies the cluster. It exists in each cluster and is never deleted.
+/// The namespace whose UID identifies the cluster. This namespace exists in each cluster and is never deleted.
 const NAMESPACE: &str = "kube-system";
 /// Time limit of an attempt.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Delays between attempts: the API server may restart, or the permission may be created after the pod. All attempts end within a minute,
-/// before the liveness probe restarts the container, so that the log has the error.
+/// The delays between attempts. Retries help because the API server may restart, or the permission may be created after the pod. All
+/// attempts end within a minute. This is before the liveness probe restarts the container, so that the log contains the error.
 const DELAYS: ExponentialBuilder = ExponentialBuilder::new()
     .with_min_delay(Duration::from_millis(250))
     .with_max_delay(Duration::from_secs(5))

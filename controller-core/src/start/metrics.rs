@@ -1,4 +1,4 @@
-//! Metrics that show which replica works, under the names that dashboards for the former cloud controller manager use.
+//! Metrics that show which replica is active, under the names that dashboards for the former cloud controller manager use.
 
 use std::fmt;
 
@@ -11,10 +11,11 @@ use prometheus_client::{
 use super::Process;
 use crate::{explain, leadership::Shards};
 
-/// The value of the label `manager`: the name of the program that contained all controllers.
+/// The value of the label `manager`, which is the name of the program that formerly contained all controllers.
 const MANAGER: &str = "cloud-controller-manager";
 
-/// Registers `running_managed_controllers`, with an election also `leader_election_master_status`, and the metrics of unsettled objects.
+/// Registers `running_managed_controllers` and the metrics of unsettled objects. With leader election, this also registers
+/// `leader_election_master_status`.
 pub(super) fn register(process: &mut Process) {
     let shown = Shown { shards: process.shards.clone(), managed: process.names.managed };
     process.registry.register_collector(Box::new(shown));
@@ -22,7 +23,7 @@ pub(super) fn register(process: &mut Process) {
     explain::register(&explain, process.metrics());
 }
 
-/// Collected at each scrape.
+/// The metrics that are computed at each scrape.
 #[derive(Debug)]
 struct Shown {
     shards: Shards,

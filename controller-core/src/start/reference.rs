@@ -1,4 +1,5 @@
-//! The source of docs/reference/metrics.md for the metrics that every controller has, and of docs/reference/events.md for its Events.
+//! These tests keep docs/reference/metrics.md up to date for the metrics that every controller has, and docs/reference/events.md for the
+//! Events of every controller.
 
 use cloud_api_proto::v1alpha1::Scope;
 use k8s_openapi::api::core::v1::Node;

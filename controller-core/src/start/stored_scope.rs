@@ -1,5 +1,5 @@
-//! Stores in which part of the cloud (the scope) this controller works, as an annotation of the Lease of the first shard. Emits an Event
-//! when the adapter works in another part.
+//! Stores the scope (the part of the cloud in which this controller works) as an annotation of the Lease of the first shard. Emits an Event
+//! when the adapter works in another scope.
 
 use std::{convert::Infallible, fmt, time::Duration};
 
@@ -24,10 +24,10 @@ use crate::{
     leadership::Shards,
 };
 
-/// The annotation of the Lease that stores the scope, as fingerprint and description. The operator accepts the current scope by removing
-/// the annotation.
+/// The annotation of the Lease that stores the fingerprint and the description of the scope. The operator accepts the current scope by
+/// removing the annotation.
 const ANNOTATION: &str = "cloudadapter.dev/scope";
-/// Interval of checks whether the annotation was removed, and of retries after a failed request to the API server.
+/// The interval between checks whether the annotation was removed. Failed requests to the API server are also retried at this interval.
 const CHECK_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 pub(super) struct StoredScope {
@@ -38,8 +38,8 @@ pub(super) struct StoredScope {
 }
 
 impl StoredScope {
-    /// Blocks changes in the cloud until the adapter's scope was compared with the scope on the Lease. Without a Lease, the scope is kept
-    /// in memory only.
+    /// Blocks changes in the cloud until the adapter's scope was compared with the scope in the Lease's annotation. Without a Lease, the
+    /// scope is kept in memory only.
     pub(super) fn new(shards: &Shards, kube: &Client, recorder: &Recorder, guard: &ScopeGuard) -> Self {
         if let Some(lease) = shards.lease() {
             guard.is_kept();
@@ -51,7 +51,8 @@ impl StoredScope {
         Self { guard: guard.clone(), shards: shards.clone(), kube: kube.clone(), recorder: recorder.clone() }
     }
 
-    /// Compares the scopes when a term begins and whenever the adapter reports another scope. Does nothing outside of a term.
+    /// Compares the scopes when this process acquires a Lease, and whenever the adapter reports another scope. Does nothing while this
+    /// process holds no Lease.
     pub(super) async fn run(self) -> Infallible {
         let (mut reported, mut acquisitions) = (None, self.shards.acquisitions());
         loop {
@@ -92,12 +93,12 @@ impl StoredScope {
     }
 }
 
-/// Returns the Event for a move to another part of the cloud.
+/// Returns the Event that reports a move to another part of the cloud.
 pub(super) fn notice(note: String) -> Notice {
     Notice { kind: Kind::Warning, reason: "CloudMoved", action: "Compare", note }
 }
 
-/// `scope_moved`, collected at each scrape.
+/// The metric `scope_moved`, which is computed at each scrape.
 #[derive(Debug)]
 pub(super) struct Moved(pub(super) ScopeGuard);
 

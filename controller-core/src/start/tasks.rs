@@ -1,4 +1,4 @@
-//! Runs named tasks until a stop, and decides how a process ends with them.
+//! Runs named tasks until a stop. The way in which the tasks end decides how the process ends.
 
 use std::{future::Future, time::Duration};
 
@@ -18,7 +18,8 @@ impl Tasks {
         });
     }
 
-    /// Waits for `stop`, then at most `grace` for the tasks. Cancels `stop` if a task ends earlier.
+    /// Waits for `stop`, and then at most `grace` for the tasks to end. If a task ends before `stop` is cancelled, this function cancels
+    /// `stop`.
     pub(super) async fn until(mut self, stop: &CancellationToken, grace: Duration) -> anyhow::Result<()> {
         let early = tokio::select! {
             biased;

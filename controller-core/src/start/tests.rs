@@ -1,4 +1,4 @@
-//! Tests two processes of one controller with one API server, in virtual time.
+//! These tests run two processes of one controller against one API server, in virtual time.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +19,7 @@ use crate::{
 
 const NAMES: Names = Names { controller: "node-controller", component: "node", managed: &["cloud-node"] };
 
-/// The actions of all replicas, in the order in which they happened.
+/// The actions of all replicas, in the sequence in which they happened.
 type Deeds = Arc<Mutex<Vec<String>>>;
 
 struct World {
@@ -59,7 +59,7 @@ impl World {
                 retry: Duration::from_secs(2),
             },
         };
-        // Processes that start at the same moment run on different hosts.
+        // All replicas of a test run in one process on one host. Only different start times make their identities different.
         let wall: Timestamp = BEGIN + Duration::from_nanos(name.len() as u64);
         let clock = Clock::starting_at(wall);
         let candidate =
@@ -100,7 +100,7 @@ impl World {
 }
 
 impl Replica {
-    /// Whether the replica changes something in the cloud after it has connected to the adapter.
+    /// Returns whether the replica is allowed to change the cloud after it has connected to the adapter.
     async fn may_change(&self) -> bool {
         self.adapter.get_info().await.expect("the adapter answers");
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -195,7 +195,7 @@ async fn a_stopped_standby_ends_without_having_worked() {
     assert_eq!(holder, first_identity(&world), "{holder}");
 }
 
-/// The first holder of the Lease.
+/// Returns the identity of the first holder of the Lease.
 fn first_identity(world: &World) -> String {
     let writes = world.kube.writes();
     let creation = writes.iter().find(|write| write.method == Method::POST.as_str()).expect("made");
@@ -284,7 +284,7 @@ async fn liveness_covers_the_election() {
     let mut first = world.start("a");
     world.until("a starts").await;
     assert_eq!(first.health.liveness(), Ok(()));
-    // This simulates a hanging election, of which no part runs.
+    // Aborting the election's tasks simulates an election that hangs.
     first.ended.abort_all();
     while first.ended.join_next().await.is_some() {}
     tokio::time::sleep(Duration::from_mins(1)).await;

@@ -1,12 +1,12 @@
-//! A thread for a task that must run even if all other threads hang.
+//! Runs a task on a thread of its own, because this task must run even if all other threads hang.
 
 use std::{future::Future, io, thread};
 
 use tokio::sync::oneshot;
 use tracing::error;
 
-/// Runs a task on a thread of its own, and waits for its end. Used for the pages: liveness probes need an answer even if all other threads
-/// hang in a system call, such as a read from a volume that does not respond.
+/// Runs a task on a thread of its own, and waits for its end. The HTTP pages use such a thread. Liveness probes need an answer even if all
+/// other threads hang in a system call, such as a read from an unresponsive volume.
 pub(super) async fn run<F>(name: &'static str, task: impl FnOnce() -> F + Send + 'static)
 where
     F: Future<Output = io::Result<()>>,
@@ -20,7 +20,7 @@ where
         drop(done);
     };
     match thread::Builder::new().name(name.to_owned()).spawn(body) {
-        // This channel is never used for sending; it is dropped when the thread ends.
+        // Nothing is ever sent on this channel. The channel closes when the thread ends.
         Ok(_thread) => drop(ended.await),
         Err(error) => error!(task = name, %error, "Cannot spawn a thread for the task"),
     }

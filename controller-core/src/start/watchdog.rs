@@ -1,5 +1,5 @@
-//! Detects a task that blocks its thread. The calls that a task waits for have time limits of their own. Without this module, a task that
-//! never waits again, in a deadlock or an endless loop, would not be noticed.
+//! Detects a task that blocks its thread. Calls to other systems have time limits of their own. Without this module, however, a deadlock or
+//! an endless loop in a task would not be noticed.
 
 use std::{
     future::{Future, poll_fn},
@@ -10,11 +10,11 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Time without a wait after which a task counts as stuck. Steps between two waits take micro- or milliseconds; the longest, on a large
-/// listing, takes a second.
+/// The time without yielding after which a task counts as stuck. Steps between two yields take micro- or milliseconds. The longest step, on
+/// a large listing, takes a second.
 const STUCK: Duration = Duration::from_secs(30);
 
-/// Records when a task last yielded its thread. Cloning gives another handle.
+/// The time at which the running step of a task began, or `None` while the task waits. Cloning gives another handle.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watchdog(Arc<Mutex<Option<Instant>>>);
 

@@ -52,7 +52,7 @@ pub struct FakeCloud {
 struct Shared {
     clock: Clock,
     state: Mutex<State>,
-    /// Wakes watches. The value does not matter.
+    /// A channel that wakes the watches. The value does not matter.
     changed: Sender<()>,
 }
 
@@ -61,16 +61,17 @@ struct Shared {
 pub struct State {
     /// Instances by provider ID.
     pub instances: BTreeMap<String, Instance>,
-    /// Provider IDs that a look-up finds and the watch does not show, as with a vendor whose listing lags.
+    /// Provider IDs that a look-up finds but the watch does not show. This simulates a vendor whose listing lags.
     pub unlisted: Vec<String>,
     /// Provider IDs that a look-up reports as gone, with evidence. For any other missing ID, a look-up proves nothing.
     pub gone: BTreeSet<String>,
     /// Provider IDs for which a look-up returns an error.
     pub failing: BTreeSet<String>,
-    /// Reports an instance as gone only if the same call also asks about an existing instance. This simulates an adapter that has just
-    /// started and knows no instance of this cluster.
+    /// If set, an instance is reported as gone only if the same call also asks about an existing instance. This simulates an adapter that
+    /// has just started and knows no instance of this cluster.
     pub wants_witnesses: bool,
-    /// What watches of the instances show instead of the current items, and when that was listed: the vendor no longer answers listings.
+    /// If set, watches of the instances show these instances of this time instead of the current ones. This simulates a vendor that no
+    /// longer answers listings.
     pub listing: Option<(Timestamp, BTreeMap<String, Instance>)>,
     /// Load balancers by vendor ID.
     pub load_balancers: BTreeMap<String, LoadBalancer>,
@@ -78,11 +79,11 @@ pub struct State {
     pub backend_sets: BTreeMap<String, Vec<Backend>>,
     /// Routes by vendor ID.
     pub routes: BTreeMap<String, Route>,
-    /// How many ensure and delete calls answer PENDING or DELETING before the next call completes.
+    /// The number of ensure and delete calls that answer PENDING or DELETING before the next call completes.
     pub pending: u32,
     /// The conditions in answers with PENDING or DELETING.
     pub conditions: Vec<LoadBalancerCondition>,
-    /// The retry delay in answers with PENDING or DELETING. `None`: 2 s.
+    /// The retry delay in answers with PENDING or DELETING. `None` means 2 s.
     pub retry_after: Option<prost_types::Duration>,
     /// The answer of `GetInfo`.
     pub info: GetInfoResponse,
@@ -90,25 +91,26 @@ pub struct State {
     pub calls: BTreeMap<&'static str, u32>,
     /// RPCs that this adapter does not implement.
     pub missing: BTreeSet<&'static str>,
-    /// How long calls take, by RPC name.
+    /// The duration of calls, by RPC name.
     pub slow: BTreeMap<&'static str, Duration>,
-    /// Ensures and deletions in progress for each load balancer, by the UID of its owner: the current number, and the maximum so far.
+    /// The number of ensures and deletions in progress for each load balancer, and the maximum so far. The key is the UID of the load
+    /// balancer's owner.
     pub under_way: BTreeMap<String, (u32, u32)>,
     /// Errors for the next calls, by RPC.
     pub errors: BTreeMap<&'static str, VecDeque<AdapterError>>,
     /// Dry-run calls so far, as RPC names.
     pub dry_runs: Vec<&'static str>,
-    /// Requests so far.
+    /// The `BatchGetInstances` requests so far.
     pub batch_gets: Vec<BatchGetInstancesRequest>,
-    /// Requests so far.
+    /// The `PutBackendSet` requests so far.
     pub put_backend_sets: Vec<PutBackendSetRequest>,
-    /// Requests so far.
+    /// The `EnsureLoadBalancer` requests so far.
     pub ensures: Vec<EnsureLoadBalancerRequest>,
-    /// Requests so far.
+    /// The `DeleteLoadBalancer` requests so far.
     pub deletes: Vec<DeleteLoadBalancerRequest>,
-    /// Requests so far.
+    /// The `ApplyRoutes` requests so far.
     pub route_changes: Vec<ApplyRoutesRequest>,
-    /// Requests so far.
+    /// The `WatchRoutes` requests so far.
     pub route_watches: Vec<WatchRoutesRequest>,
 }
 
@@ -143,8 +145,8 @@ impl FakeCloud {
         self.shared.clock
     }
 
-    /// Makes the vendor stop answering listings, so that watches show the current items with an increasing age; or makes the vendor answer
-    /// again.
+    /// Makes the vendor stop answering listings (`false`) or answer them again (`true`). In the meantime, watches keep showing the present
+    /// items with an increasing age.
     pub fn lists(&self, lists: bool) {
         let now = self.clock().now();
         self.edit(|state| state.listing = (!lists).then(|| (now, state.instances.clone())));
@@ -163,7 +165,7 @@ impl FakeCloud {
         self.edit(|state| drop(state.instances.insert(instance.provider_id.clone(), instance)));
     }
 
-    /// Deletes an instance, and lets the cloud prove that the instance is gone.
+    /// Deletes an instance, and lets look-ups prove that the instance is gone.
     pub fn end(&self, provider_id: &str) {
         self.edit(|state| {
             state.instances.remove(provider_id);
@@ -205,12 +207,12 @@ impl FakeCloud {
         self.edit(|state| state.missing.insert(rpc));
     }
 
-    /// Implements the RPC again.
+    /// Makes the adapter implement the RPC again.
     pub fn with(&self, rpc: &'static str) {
         self.edit(|state| state.missing.remove(rpc));
     }
 
-    /// Makes the adapter unreachable and breaks its connections, or makes it reachable again.
+    /// Makes the adapter unreachable and breaks its connections, or makes the adapter reachable again.
     pub fn away(&self, away: bool) {
         self.connector.away(away);
     }
@@ -221,7 +223,7 @@ impl FakeCloud {
     }
 }
 
-/// Returns the capabilities: routes. Tests set other capabilities themselves.
+/// Returns the default answer, in which routes are the only capability. Tests set other capabilities themselves.
 fn info() -> GetInfoResponse {
     let level = Level::Stable.into();
     let routes = Capability { name: "routes".to_owned(), level, ..Capability::default() };
@@ -242,7 +244,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns when the vendor was asked for the content that watches show.
+    /// Returns the time of the vendor's answer from which the content of the watches comes.
     fn observed(&self, state: &State) -> prost_types::Timestamp {
         state.listing.as_ref().map_or_else(|| self.now(), |(at, _)| wire(*at))
     }
@@ -277,7 +279,7 @@ fn wire(at: Timestamp) -> prost_types::Timestamp {
     prost_types::Timestamp { seconds: at.as_second(), nanos: at.subsec_nanosecond() }
 }
 
-/// The gRPC side.
+/// The gRPC services of the fake.
 #[derive(Clone, Debug)]
 struct Service(Arc<Shared>);
 

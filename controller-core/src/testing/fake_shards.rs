@@ -27,7 +27,7 @@ struct Inner {
     tellers: Vec<watch::Sender<Leadership>>,
     shards: Shards,
     epochs: AtomicU64,
-    /// For each shard: the epoch since which the process has held it.
+    /// The epoch since which the process held a shard before the shard lapsed, by shard number.
     lapsed: Mutex<BTreeMap<usize, u64>>,
 }
 
@@ -62,7 +62,7 @@ impl FakeShards {
         }))
     }
 
-    /// Gives this shard to the process for a while, in a new term, after another process held it.
+    /// Gives this shard to the process for the duration `lasts`, in a new term. Another process is assumed to have held the shard before.
     pub fn give(&self, shard: usize, lasts: Duration) {
         let (valid_until, uid) = (Instant::now() + lasts, Arc::from("lease-uid"));
         if let Some(teller) = self.0.tellers.get(shard) {
@@ -85,7 +85,7 @@ impl FakeShards {
         });
     }
 
-    /// The process cannot rely on this shard any more, and no other process holds it, until [`Self::recover`].
+    /// Makes the process unable to rely on this shard until [`Self::recover`]. No other process holds the shard in the meantime.
     pub fn lapse(&self, shard: usize) {
         let Some(teller) = self.0.tellers.get(shard) else { return };
         if let Leadership::Leader { since, .. } = &*teller.borrow() {
@@ -94,7 +94,7 @@ impl FakeShards {
         teller.send_replace(Leadership::Follower { holder: Some(ME.to_owned()) });
     }
 
-    /// The process holds the shard again, in a new term directly after its own term.
+    /// Gives the shard back to the process, in a new term that directly follows the process's own last term.
     pub fn recover(&self, shard: usize, lasts: Duration) {
         let (valid_until, uid) = (Instant::now() + lasts, Arc::from("lease-uid"));
         let epoch = self.0.epochs.fetch_add(1, Ordering::Relaxed) + 1;

@@ -1,11 +1,12 @@
-//! Builds instances: `instance("sim://north/i-1").named("a").at("192.0.2.1")`
+//! Builds instances, for example `instance("sim://north/i-1").named("a").at("192.0.2.1")`
 
 use cloud_api_proto::v1alpha1::{
     Instance, InstanceAddress, InstanceState,
     instance_address::{Type, Value},
 };
 
-/// Starts with a running instance of type `small` in region `north`, zone `north-1`, without name and addresses.
+/// Starts to build an instance. The instance is running, has the type `small`, the region `north` and the zone `north-1`, and has no name
+/// and no addresses.
 pub fn instance(provider_id: &str) -> InstanceBuilder {
     InstanceBuilder(Instance {
         provider_id: provider_id.to_owned(),
@@ -39,7 +40,7 @@ impl InstanceBuilder {
         self.address(Type::ExternalIp, ip)
     }
 
-    /// Adds an address of this type: an IP address or a name, depending on the type.
+    /// Adds an address of this type. The address is an IP address or a name, depending on the type.
     pub fn address(mut self, type_: Type, address: &str) -> Self {
         let is_ip = matches!(type_, Type::InternalIp | Type::ExternalIp);
         let value = if is_ip { Value::Ip(address.to_owned()) } else { Value::Name(address.to_owned()) };
@@ -72,7 +73,7 @@ impl InstanceBuilder {
         self
     }
 
-    /// Adds a label of the vendor.
+    /// Adds a label that comes from the vendor.
     pub fn label(mut self, key: &str, value: &str) -> Self {
         self.0.extra_labels.insert(key.to_owned(), value.to_owned());
         self

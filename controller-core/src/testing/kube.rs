@@ -1,9 +1,9 @@
-//! A stateful fake of the API server that serves [`kube::Client`]: objects in a map, with get, list, watch, create, patch and delete, and
-//! faults that a test sets.
+//! A stateful fake of the API server that serves [`kube::Client`]. The fake keeps objects in a map, supports get, list, watch, create,
+//! patch and delete, and produces the faults that a test sets.
 //!
-//! The fake implements only what the controllers use of Kubernetes: the status subresource, resource versions, finalizers and their
-//! managers, and the three patch formats (strategic merge for the few lists in [`patch`]). It validates nothing else: tests with a
-//! real API server cover validation.
+//! The fake implements only the features of Kubernetes that the controllers use. These are the status subresource, resource versions,
+//! finalizers, field managers, and the three patch formats (strategic merge for the few lists in [`patch`]). The fake validates nothing
+//! else, because tests with a real API server cover validation.
 
 mod faults;
 mod managed;
@@ -44,7 +44,7 @@ use crate::{
     mirror::ObjectName,
 };
 
-/// The position of a watch that has sent its last line.
+/// The position that marks a watch which has sent its last line.
 const OVER: u64 = u64::MAX;
 
 type HttpResponse = Response<UnsyncBoxBody<Bytes, Infallible>>;
@@ -67,9 +67,9 @@ pub struct FakeKube(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// Wakes watches. The value does not matter.
+    /// A channel that wakes the watches. The value does not matter.
     changed: watch::Sender<()>,
-    /// Breaks hanging requests. The value does not matter.
+    /// A channel that breaks hanging requests. The value does not matter.
     healed: watch::Sender<()>,
 }
 
@@ -79,11 +79,11 @@ struct State {
     writes: Vec<Write>,
     /// Whether all connections are refused.
     away: bool,
-    /// How often the watches were silenced.
+    /// The number of times that the watches were silenced.
     silenced: u32,
     faults: Faults,
     hooks: Hooks,
-    /// Requests so far, by verb and collection.
+    /// The number of requests so far, by verb and collection.
     requests: BTreeMap<(Verb, String), u32>,
     /// Number of watches without bookmarks. Without bookmarks, a resource without changes has to be listed again when its watch ends.
     unmarked_watches: u32,
@@ -125,11 +125,11 @@ impl FakeKube {
             let this = this.clone();
             Box::pin(async move { this.serve(request).await })
         });
-        // The real client also gives up hanging requests.
+        // The real client gives up hanging requests, too.
         tower::timeout::Timeout::new(service, kube_api::ANSWER_LIMIT)
     }
 
-    /// Creates or replaces an object as another client would. Not counted in [`FakeKube::writes`].
+    /// Creates or replaces an object as another client would. [`FakeKube::writes`] does not list this write.
     pub fn put<K>(&self, object: impl Into<K>)
     where
         K: Resource<DynamicType = ()> + Serialize,
@@ -143,7 +143,7 @@ impl FakeKube {
         self.wake();
     }
 
-    /// Changes an object as another client would. Not counted in [`FakeKube::writes`].
+    /// Changes an object as another client would. [`FakeKube::writes`] does not list this write.
     pub fn change<K>(&self, name: &ObjectName, change: impl FnOnce(&mut K))
     where
         K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
@@ -185,7 +185,7 @@ impl FakeKube {
         state.writes.iter().filter(|write| !write.path.contains("/events")).cloned().collect()
     }
 
-    /// Returns the Events so far as `Type Reason object: note (xN)`, in the order of their names.
+    /// Returns the Events so far as `Type Reason object: note (xN)`, sorted by the names of the Events.
     #[must_use]
     pub fn events(&self) -> Vec<String> {
         let state = self.state();
@@ -220,7 +220,7 @@ impl FakeKube {
         self.state().unmarked_watches
     }
 
-    /// Answers the next write, unless it writes an Event, with this HTTP status and without an effect.
+    /// Answers the next write with this HTTP status and without an effect. Writes of Events do not count.
     pub fn refuse_next(&self, status: u16) {
         self.order(Fault::status(status).on_writes().times(1));
     }
@@ -236,13 +236,13 @@ impl FakeKube {
         self.0.healed.send_replace(());
     }
 
-    /// Simulates a concurrent writer: `change` happens when the next write, unless it writes an Event, has arrived and before it is
-    /// checked. Several changes apply to one write each, in their order.
+    /// Simulates a concurrent writer. `change` is called when the next write has arrived but is not yet checked. Writes of Events do not
+    /// count. If several changes are set, each of them applies to one write, in the sequence in which they were set.
     pub fn before_next_write(&self, change: impl FnOnce(&Self) + Send + 'static) {
         self.state().hooks.push(Box::new(change));
     }
 
-    /// Drops the history: older watches, and new watches from an older version, end with “too old resource version”.
+    /// Drops the history. After that, older watches end with “too old resource version”, and so do new watches from an older version.
     pub fn compact(&self) {
         self.state().store.compact();
         self.wake();
@@ -253,7 +253,7 @@ impl FakeKube {
         self.state().silenced += 1;
     }
 
-    /// Refuses all connections and breaks watches, or serves again.
+    /// Refuses all connections and breaks watches, or makes the API server available again.
     pub fn away(&self, away: bool) {
         self.state().away = away;
         self.wake();
@@ -293,7 +293,7 @@ impl FakeKube {
         Ok(answer)
     }
 
-    /// Records a request, and applies the change that the test has set for the moment before the check.
+    /// Records a request. Before the request is checked, this also applies the change that the test has set.
     fn arrived(&self, target: &Target, body: &[u8]) {
         let mut state = self.state();
         *state.requests.entry((target.verb(), target.collection.clone())).or_default() += 1;
@@ -370,10 +370,10 @@ fn refusal(status: StatusCode, retry_after: Option<Duration>) -> Result<HttpResp
     Ok(answer.header("retry-after", delay.as_secs()).body(body)?)
 }
 
-/// Returns a Status with an error.
+/// Returns a Status object with an error.
 fn refused(status: StatusCode, message: &str) -> (StatusCode, Value) {
     let code = status.as_u16();
-    // The reason in CamelCase, as the API server writes it: `NotFound`.
+    // The reason in CamelCase, as the API server writes it, such as `NotFound`.
     let reason = match status {
         StatusCode::UNPROCESSABLE_ENTITY => "Invalid".to_owned(),
         _ => status.canonical_reason().unwrap_or_default().replace(' ', ""),
@@ -389,7 +389,7 @@ fn key<K: Resource<DynamicType = ()>>(name: &ObjectName) -> Key {
     Key { collection: K::url_path(&(), None), namespace: name.namespace.clone(), name: name.name.clone() }
 }
 
-/// Adds `kind` and `apiVersion` for types that do not write them. Types of k8s-openapi do.
+/// Adds `kind` and `apiVersion` for types that do not write these fields. Types of k8s-openapi write them.
 fn merge_type<K: Resource<DynamicType = ()>>(value: &mut Value) {
     if let Some(object) = value.as_object_mut() {
         object.entry("kind").or_insert_with(|| K::kind(&()).into());

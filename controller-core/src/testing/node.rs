@@ -1,4 +1,4 @@
-//! Builds Nodes: `node("a").uninitialised().provider_id("sim://north/i-1")`
+//! Builds Nodes, for example `node("a").uninitialised().provider_id("sim://north/i-1")`
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use k8s_openapi::{
 use super::BEGIN;
 use crate::node::UNINITIALISED;
 
-/// Starts with an initialised, empty Node of this name. Its UID is `uid-<name>`.
+/// Starts to build an initialised, empty Node with this name. The UID of the Node is `uid-<name>`.
 pub fn node(name: &str) -> NodeBuilder {
     let metadata = ObjectMeta {
         name: Some(name.to_owned()),
@@ -29,7 +29,7 @@ pub fn node(name: &str) -> NodeBuilder {
 pub struct NodeBuilder(Node);
 
 impl NodeBuilder {
-    /// Makes the Node look as registered by a kubelet with an external cloud provider.
+    /// Makes the Node look as if a kubelet with an external cloud provider had just registered it.
     pub fn uninitialised(self) -> Self {
         self.tainted(UNINITIALISED, Some("true"), "NoSchedule")
     }
@@ -93,7 +93,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets another UID, as of a node that was recreated under its old name.
+    /// Sets another UID. This simulates a node that was recreated under its old name.
     pub fn uid(mut self, uid: &str) -> Self {
         self.0.metadata.uid = Some(uid.to_owned());
         self
@@ -105,7 +105,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Marks the Node for deletion, with a finalizer.
+    /// Marks the Node for deletion, and adds a finalizer.
     pub fn deleted(mut self) -> Self {
         self.0.metadata.deletion_timestamp = Some(Time(BEGIN));
         self.0.metadata.finalizers.get_or_insert_default().push("example.com/held".to_owned());

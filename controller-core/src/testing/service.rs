@@ -1,4 +1,4 @@
-//! Builds Services: `service("web").port(80).annotation("…", "…")`
+//! Builds Services, for example `service("web").port(80).annotation("…", "…")`
 
 use k8s_openapi::{
     api::core::v1::{
@@ -9,7 +9,7 @@ use k8s_openapi::{
 
 use super::{BEGIN, node::insert};
 
-/// Starts with a Service of type LoadBalancer in namespace `default`, without ports. Its UID is `uid-<name>`.
+/// Starts to build a Service of type LoadBalancer in namespace `default`, without ports. The UID of the Service is `uid-<name>`.
 pub fn service(name: &str) -> ServiceBuilder {
     let metadata = ObjectMeta {
         name: Some(name.to_owned()),
@@ -88,7 +88,7 @@ impl ServiceBuilder {
         self
     }
 
-    /// Sets this address in the status, as the API server stores it.
+    /// Adds this address to the status, in the form in which the API server stores it.
     pub fn ingress(mut self, ip: &str) -> Self {
         let ingress = LoadBalancerIngress {
             ip: Some(ip.to_owned()),

@@ -34,7 +34,7 @@ fn leader(now: Instant) -> Candidate {
     leader
 }
 
-/// Acquires a lease of this version. `transitions`: the new value of `leaseTransitions`.
+/// Returns the action that acquires a lease of this version. `transitions` is the new value of `leaseTransitions`.
 fn acquire(transitions: u32, version: Option<&str>) -> Action {
     // If the Lease has no acquire time, the epoch is the number of transitions.
     let after = u64::from(transitions) - 1;
@@ -160,7 +160,7 @@ async fn the_holder_of_a_deleted_lease_is_waited_for() {
     standby.saw(begin + SECOND, None);
     standby.saw(begin + 5 * SECOND, None);
     standby.saw(begin + 10 * SECOND, None);
-    // The holder may have renewed the Lease, unobserved, before its deletion.
+    // The holder may have renewed the Lease, unobserved, before the Lease was deleted.
     assert_eq!(standby.decide(begin + 10 * SECOND), Action::Wait(begin + 11 * SECOND));
     assert_eq!(standby.decide(begin + 11 * SECOND), acquire(5, None));
 }

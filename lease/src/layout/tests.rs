@@ -36,7 +36,7 @@ async fn a_new_division_starts_once_all_leases_are_free() {
         (2, vec![(set(3, NONE), true), fresh, (set(3, NONE), false)], Opening::No),
         (3, vec![(set(1, NONE), true), fresh, fresh], Opening::New { before: Some(3) }),
         (1, vec![(set(3, NONE), true), (set(3, NONE), false), fresh], Opening::No),
-        // The first Lease states this division, but its writer died before it observed the end of another division.
+        // The first Lease states this division, but the process that wrote it died before it observed the end of another division.
         (2, vec![(set(2, Some(3)), true), fresh], Opening::No),
         (2, vec![(set(2, Some(3)), true), fresh, (set(3, NONE), false)], Opening::No),
         (2, vec![(set(2, Some(3)), true), fresh, fresh], Opening::New { before: Some(3) }),
@@ -120,7 +120,7 @@ enum Crossing {
     OldTakes,
     /// The old process reads the first Lease.
     OldLooks,
-    /// The new process has observed all Leases free, and takes the first one.
+    /// The new process has observed that all Leases are free, and takes the first Lease.
     NewTakes,
     /// The new process reads this Lease.
     NewLooks(usize),
@@ -184,7 +184,7 @@ async fn a_missing_lease_is_clear_after_its_duration() {
         (3, vec![used.clone(), lease(set(2, NONE), true, now), missing(false)], Opening::No),
         (1, vec![used.clone(), missing(false)], Opening::No),
         (1, vec![used, missing(true)], Opening::New { before: Some(2) }),
-        // The second Lease still states the division that the first one has lost.
+        // The second Lease still states the division, although the first Lease has lost its annotations.
         (1, vec![first.clone(), lease(set(3, NONE), true, now)], Opening::No),
         (1, vec![first, lease(set(3, NONE), true, now), missing(true)], Opening::New { before: Some(3) }),
     ] {

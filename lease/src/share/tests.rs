@@ -29,7 +29,7 @@ struct Shard {
     wish: Option<(String, Instant)>,
 }
 
-/// Replicas that all observe the same state, and act one after the other.
+/// A model of replicas that all observe the same state, and act one after the other.
 struct Model {
     now: Instant,
     shards: Vec<Shard>,
@@ -74,7 +74,7 @@ impl Model {
         true
     }
 
-    /// Lets all replicas act, in an order given by the numbers, until none of them has an action.
+    /// Lets all replicas act until none of them has an action. The numbers in `order` determine the sequence of the actions.
     fn settle(&mut self, order: &[usize]) {
         let mut order = order.iter().copied().cycle();
         for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! Replicas with another number of shards, or without support for shards.
+//! These tests use replicas with another number of shards, or without support for shards.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The replica that holds the first shard.
+/// Returns the index of the replica that holds the first shard.
 fn first(replicas: &[Replica]) -> usize {
     let has = |replica: &Replica| replica.terms().iter().any(|(shard, _)| *shard == 0);
     replicas.iter().position(has).expect("somebody")
@@ -65,7 +65,7 @@ async fn a_recreated_first_lease_hides_no_other_division() {
         let mut replicas: Vec<_> = ["a", "b"].map(|name| Replica::start(&server, name, 3)).into();
         watcher.until(&replicas, is_fair).await;
         let at = first(&replicas);
-        // The replica that would recreate the Lease is gone, and another one works.
+        // The replica that would recreate the Lease is gone, and another replica is active.
         drop(replicas.remove(at));
         replicas.push(Replica::start(&server, "x", 1));
         server.put((!missing).then(|| json!({ "metadata": { "name": "cloud-adapter" } })));

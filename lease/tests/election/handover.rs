@@ -14,7 +14,7 @@ async fn a_released_lease_is_taken_within_a_second() {
     assert_eq!(first.leads().await.0, BEGIN);
     let mut second = start(&server, "second@10.0.0.2:8443");
     second.follows(Some("first@10.0.0.1:8443")).await;
-    // The time is now between two reads of the second candidate.
+    // The time now lies between two reads of the second candidate.
     tokio::time::advance(Duration::from_millis(500)).await;
 
     let stopped = Instant::now();

@@ -1,5 +1,5 @@
-//! Random histories: networks that lose and delay messages; replicas that are disconnected, paused, killed, stopped and started; clocks
-//! that differ; and changes of the number of shards.
+//! Random histories of elections. Networks lose and delay messages, and clocks differ. Replicas are disconnected, paused, killed, stopped
+//! and started, and the number of shards changes.
 
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ struct History {
     watcher: Watcher,
     started: u32,
     shards: u16,
-    /// Whether Leases are deleted and emptied. In these histories the number of shards does not change, because docs/decisions/0009 does
-    /// not allow both at the same time.
+    /// Whether Leases are deleted and emptied. If so, the number of shards does not change, because docs/decisions/0009 does not allow both
+    /// at the same time.
     by_hand: bool,
 }
 
@@ -92,7 +92,7 @@ impl History {
         }
     }
 
-    /// All replicas stop, and replicas with two numbers of shards start.
+    /// Stops all replicas, and starts replicas that use up to three different numbers of shards.
     fn all_at_once(&mut self) {
         for replica in self.replicas.drain(..) {
             replica.stop.cancel();
@@ -141,7 +141,7 @@ impl History {
         }
     }
 
-    /// Lets all replicas use one number of shards, without further faults.
+    /// Makes all replicas use the same number of shards, without further faults.
     fn peace(&mut self) {
         for replica in &mut self.stopping {
             replica.stop.cancel();
@@ -180,7 +180,7 @@ async fn history(seed: u64, by_hand: bool, replicas: u16, shards: u16, net: Net)
     for _ in 0..2 {
         history.run(Duration::from_mins(1), true).await;
         history.peace();
-        // Paused processes continue.
+        // By the end of this time, all paused processes continue.
         history.run(PAUSE, false).await;
         let begin = Instant::now();
         while !is_fair(&history.replicas) {
@@ -211,14 +211,14 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         runtime.expect("a runtime").block_on(async {
-            // A deleted Lease has lost its epoch, so clocks must not differ by more than its duration.
+            // A deleted Lease has lost its epoch, so clocks may differ by at most the lease duration.
             let skew = if by_hand { 3 } else { 3600 };
             history(seed, by_hand, replicas, shards, Net { millis, lost, skew }).await
         });
     }
 }
 
-/// Checks that the histories contain the events they are meant for. Each run differs, because `select!` has its own randomness.
+/// Checks that the histories contain the events that these tests are about. Each run differs, because `select!` has its own randomness.
 #[tokio::test(start_paused = true)]
 async fn histories_change_hands_and_divisions_often() {
     let (mut moves, mut divisions) = (0, 0);

@@ -1,4 +1,4 @@
-//! A replica that shuts down while work is in progress.
+//! These tests use a replica that shuts down while work is in progress.
 
 use std::time::Duration;
 

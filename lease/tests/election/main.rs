@@ -1,4 +1,4 @@
-//! Electors with a fake API server that has one Lease.
+//! These tests run electors with a fake API server that has one Lease.
 
 #![expect(
     clippy::expect_used,
@@ -61,7 +61,7 @@ fn start(server: &FakeServer, identity: &str) -> Running {
 }
 
 impl Running {
-    /// Waits until this elector leads. Returns the epoch, and the time until which it may rely on the lease.
+    /// Waits until this elector leads. Returns the epoch, and the time until which this elector may rely on the lease.
     async fn leads(&mut self) -> (u64, Instant) {
         let leads = |now: &Leadership| matches!(now, Leadership::Leader { .. });
         let now = tokio::time::timeout(Duration::from_mins(5), self.leadership.wait_for(leads)).await;
@@ -79,7 +79,7 @@ impl Running {
         }
     }
 
-    /// Waits until this elector follows the given holder.
+    /// Waits until this elector follows this holder.
     async fn follows(&mut self, holder: Option<&str>) {
         let wanted = Leadership::Follower { holder: holder.map(str::to_owned) };
         let now = self.leadership.wait_for(|now| *now == wanted);

@@ -1,4 +1,5 @@
-//! The fake API server of the controllers, with the Leases of a chart, and networks between it and the replicas.
+//! The fake API server that the controllers' tests also use, with the Leases of a chart. Each replica can have its own simulated network to
+//! this server.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use tower::BoxError;
 
 const NAME: &str = "cloud-adapter";
 
-/// Clones are handles of the same server.
+/// A fake API server. Clones are handles to the same server.
 #[derive(Clone)]
 pub(crate) struct FakeServer {
     kube: FakeKube,
@@ -29,7 +30,7 @@ pub(crate) struct FakeServer {
     born: Instant,
 }
 
-/// How the server answers.
+/// The way in which the server answers.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Behaviour {
     Well,
@@ -43,28 +44,28 @@ pub(crate) enum Behaviour {
     Slow,
 }
 
-/// How long a request takes, and how long its answer takes. `None`: never arrives.
+/// The time that a request takes to arrive, and the time that its answer takes. `None` means that the request or the answer never arrives.
 pub(crate) struct Way {
     pub(crate) there: Option<Duration>,
     pub(crate) back: Option<Duration>,
-    /// While this holds, watches send nothing.
+    /// Whether the network is cut. While it is cut, watches send nothing.
     pub(crate) cut: watch::Receiver<bool>,
 }
 
 impl FakeServer {
-    /// A server with a Lease that is not held, as the chart creates it.
+    /// Creates a server with a Lease that is not held, as the chart creates it.
     pub(crate) fn with_lease() -> Self {
         Self::with_shards(1)
     }
 
-    /// A server with Leases of these shards, as the chart creates them.
+    /// Creates a server with Leases for these shards, as the chart creates them.
     pub(crate) fn with_shards(shards: u16) -> Self {
         let server = Self::empty();
         (0..shards).for_each(|shard| server.put_of(shard, Some(json!({}))));
         server
     }
 
-    /// A server without a Lease, where creating one is forbidden.
+    /// Creates a server without a Lease, where clients may not create a Lease.
     pub(crate) fn empty() -> Self {
         let server = Self { kube: FakeKube::new(), born: Instant::now() };
         server.kube.order(Fault::status(403).on(Verb::Create, "leases"));
@@ -76,7 +77,7 @@ impl FakeServer {
         self.kube.client()
     }
 
-    /// A client whose requests and answers take the time that `way` returns.
+    /// Returns a client whose requests and answers take the times that `way` returns.
     pub(crate) fn client_over(&self, way: impl Fn() -> Way + Send + 'static) -> Client {
         let api = self.kube.client();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -84,7 +85,7 @@ impl FakeServer {
             let names_one = query.contains("fieldSelector=metadata.name%3Dcloud-adapter");
             assert!(names_one || !query.contains("watch=true"), "RBAC permits a watch of one Lease: {query}");
             let (api, way) = (api.clone(), way());
-            // A request in flight arrives, whether or not its caller still waits.
+            // A request that was sent arrives even if its caller no longer waits for the answer.
             let mut task = JoinSet::new();
             let (answer, answered) = oneshot::channel();
             task.spawn(async move {
@@ -102,7 +103,7 @@ impl FakeServer {
         Client::new(service, "default")
     }
 
-    /// The current time.
+    /// Returns the current time of the server's wall clock.
     pub(crate) fn wall(&self) -> Timestamp {
         let second = crate::BEGIN + self.born.elapsed().as_secs();
         Timestamp::from_second(second.try_into().expect("in range")).expect("in range")
@@ -130,13 +131,13 @@ impl FakeServer {
         self.kube.order(Fault::status(403).on(Verb::Watch, "leases"));
     }
 
-    /// Requests so far.
+    /// Returns the number of requests so far.
     pub(crate) fn requests(&self) -> u32 {
         let verbs = [Verb::Get, Verb::List, Verb::Watch, Verb::Create, Verb::Patch, Verb::Delete];
         verbs.into_iter().map(|verb| self.kube.requests(verb, "leases")).sum()
     }
 
-    /// Writes so far, including refused ones. Panics if a write does not name the version that it changes.
+    /// Returns the number of writes so far, including refused writes. Panics if a write does not name the version that it changes.
     pub(crate) fn writes(&self) -> usize {
         let writes = self.kube.writes();
         let mut patches = writes.iter().filter(|write| write.method == "PATCH");
@@ -144,7 +145,7 @@ impl FakeServer {
         writes.len()
     }
 
-    /// The current Lease.
+    /// Returns the current Lease of the first shard.
     pub(crate) fn lease(&self) -> Value {
         self.lease_of(0)
     }
@@ -154,12 +155,12 @@ impl FakeServer {
         self.kube.get::<Lease>(&name_of(shard)).map(|lease| json!(lease)).unwrap_or_default()
     }
 
-    /// Changes the Lease as another client would.
+    /// Changes the Lease of the first shard as another client would.
     pub(crate) fn put(&self, lease: Option<Value>) {
         self.put_of(0, lease);
     }
 
-    /// Changes the Lease of a shard. `None`: deletes it.
+    /// Replaces the Lease of a shard, or deletes it if `lease` is `None`.
     pub(crate) fn put_of(&self, shard: u16, lease: Option<Value>) {
         let name = name_of(shard);
         let Some(lease) = lease else { return self.kube.delete::<Lease>(&name) };

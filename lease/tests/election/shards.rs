@@ -174,7 +174,7 @@ async fn another_number_of_shards_waits_until_all_of_the_old_are_free() {
         let last = all.pop().expect("one");
         last.stop.cancel();
         watcher.pass(&all, 30 * SECOND).await;
-        // The only Lease is free for a moment. One of the replicas that want it is faster.
+        // The only Lease is free for a moment, and either the other old replica or a new one takes it.
         let passed_on = all[2].held() == usize::from(old) || old == 1 && all[2].held() == 0;
         assert!(passed_on, "{old} to {new}: taken by the other old replica");
         let last = all.pop().expect("one");

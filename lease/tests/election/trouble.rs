@@ -18,7 +18,8 @@ async fn a_leader_that_cannot_renew_stops_at_expiry() {
         let (_, valid_until) = leader.leads().await;
         server.mood(mood);
         leader.follows(Some("first")).await;
-        // A request in flight is awaited; code that acts as leader compares `valid_until` itself.
+        // The elector first waits for the request that it has sent, so the change may be reported late. Code that acts as leader compares
+        // `valid_until` itself.
         let late = Instant::now().saturating_duration_since(valid_until);
         assert!(late <= Duration::from_secs(3), "{late:?}");
 

@@ -28,20 +28,20 @@ use crate::{FakeServer, server::Way, settings};
 pub(crate) struct Net {
     /// Maximum delay of a request or an answer, in milliseconds.
     pub(crate) millis: u64,
-    /// How many of 1,000 requests, and of 1,000 answers, are lost.
+    /// The number of requests in 1,000, and of answers in 1,000, that are lost.
     pub(crate) lost: u64,
     /// Maximum difference between a replica's wall clock and the server's, in seconds.
     pub(crate) skew: u64,
 }
 
-/// A running replica. Dropping it kills it.
+/// A running replica. Dropping this value is like killing the replica.
 pub(crate) struct Replica {
     pub(crate) name: String,
     pub(crate) shards: u16,
     pub(crate) handles: Vec<ShardHandle>,
-    /// Makes this replica release each Lease as soon as no work is in progress in its shard.
+    /// The token that makes this replica release each Lease as soon as no work is in progress in its shard.
     pub(crate) leaving: CancellationToken,
-    /// Makes this replica release all Leases, and end.
+    /// The token that makes this replica release all Leases, and end.
     pub(crate) stop: CancellationToken,
     /// The units of work in progress.
     pub(crate) visits: Vec<Work>,
@@ -93,7 +93,7 @@ impl Replica {
             };
             Way { there: way(), back: way(), cut: is_cut.clone() }
         });
-        // Clocks differ in both directions, by a number of seconds.
+        // A replica's clock may be ahead of or behind the server's clock, by up to `net.skew` seconds.
         let skew = i64::try_from(dice.below(2 * net.skew + 1)).expect("fits");
         let skew = skew - i64::try_from(net.skew).expect("fits");
         let wall = server.wall() + SignedDuration::from_secs(skew);
@@ -107,7 +107,7 @@ impl Replica {
         Self { name: name.to_owned(), shards, handles, leaving, stop, visits: Vec::new(), cut, frozen, task }
     }
 
-    /// Pauses the replica until this time, without its noticing.
+    /// Pauses the replica until this time. The replica does not notice the pause.
     pub(crate) fn freeze(&self, until: Instant) {
         *self.frozen.lock().expect("not poisoned") = until;
     }
@@ -120,7 +120,7 @@ impl Replica {
         *self.cut.borrow()
     }
 
-    /// Returns the terms that the replica relies on now, by the clock: shard and epoch.
+    /// Returns the terms that the replica relies on now, by the clock. Each term is a shard and an epoch.
     pub(crate) fn terms(&self) -> Vec<(usize, u64)> {
         let term = |(at, handle): (usize, &ShardHandle)| match &*handle.leadership().borrow() {
             Leadership::Leader { valid_until, epoch, .. } if Instant::now() < *valid_until => {
@@ -136,21 +136,21 @@ impl Replica {
     }
 }
 
-/// Checks continuously that no two replicas work in one shard, nor with different numbers of shards.
+/// Checks continuously that no two replicas work in the same shard, and that no two replicas work with different numbers of shards.
 #[derive(Default)]
 pub(crate) struct Watcher {
-    /// The last term of each shard's Lease, and its holder.
+    /// The epoch and the holder of the last term of each shard's Lease.
     terms: BTreeMap<usize, (u64, String)>,
-    /// When each replica last relied on each shard.
+    /// The time at which each replica last relied on each shard.
     relied: BTreeMap<(usize, String), Instant>,
-    /// When each number of shards was last used for work.
+    /// The time at which each number of shards was last used for work.
     divided: BTreeMap<u16, Instant>,
-    /// Whether Leases were deleted. Then clocks that differ by more than the lease duration may cause a repeated or lower epoch.
+    /// Whether Leases were deleted. If so, clocks that differ by more than the lease duration may cause a repeated or lower epoch.
     pub(crate) forgets: bool,
     division: u16,
-    /// How often a shard moved to another replica.
+    /// The number of moves of a shard to another replica.
     pub(crate) moves: u64,
-    /// How often the number of shards changed.
+    /// The number of changes of the number of shards.
     pub(crate) divisions: u64,
 }
 
@@ -201,7 +201,7 @@ impl Watcher {
         assert!(replica.terms().contains(&term), "{name}: a visit without a term");
     }
 
-    /// Checks for this duration.
+    /// Repeats the checks for this duration.
     pub(crate) async fn pass(&mut self, replicas: &[Replica], time: Duration) {
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -210,7 +210,7 @@ impl Watcher {
         }
     }
 
-    /// Waits until the condition holds; returns how long it took.
+    /// Waits until the condition holds, and returns how long this took.
     pub(crate) async fn until(&mut self, replicas: &[Replica], so: impl Fn(&[Replica]) -> bool) -> Duration {
         let begin = Instant::now();
         while !so(replicas) {
@@ -222,7 +222,7 @@ impl Watcher {
     }
 }
 
-/// Whether each shard is held, and no replica holds two more shards than another.
+/// Returns whether each shard is held, and no replica holds at least two shards more than another replica.
 pub(crate) fn is_fair(replicas: &[Replica]) -> bool {
     let held: Vec<_> = replicas.iter().map(Replica::held).collect();
     let (fewest, most) = (held.iter().min().expect("some"), held.iter().max().expect("some"));

@@ -32,7 +32,7 @@ impl World {
         self.begin + Duration::from_secs(seconds)
     }
 
-    /// The cloud answers within a second. It observed an absence at the time of the answer.
+    /// Records an answer that arrives half a second after the request. The cloud observed an absence at the time of the answer.
     fn hear(&mut self, at: u64, answer: &Verdict) {
         let (asked, now) = (self.at(at), self.at(at) + Duration::from_millis(500));
         self.ledger.record(&subject(), answer, asked, now);
@@ -47,7 +47,7 @@ impl World {
         self.ledger.keep([(&subject(), shown)].into_iter(), self.at(at));
     }
 
-    /// For a moment, the node is not a candidate for deletion.
+    /// Removes the node from the candidates for deletion for a moment.
     fn forget(&mut self, at: u64) {
         self.ledger.keep([].into_iter(), self.at(at));
     }
@@ -261,9 +261,9 @@ async fn repeated_error_of_the_cloud_is_quoted_and_a_single_one_is_not() {
 enum Moment {
     /// The cloud gives this answer.
     Said(Verdict),
-    /// Between two answers, the node is ready, or its instance is listed and not ending.
+    /// Between two answers, the node becomes ready, or the cloud lists its instance as not being deleted.
     Forgotten,
-    /// The cache of the cloud shows the instance as ending, or does not show it.
+    /// The cached listing shows the instance as being deleted, or does not show the instance.
     Listed(Shown),
     /// The node is deleted, and a finalizer holds it.
     Deleted,
@@ -282,12 +282,13 @@ fn moment() -> impl Strategy<Value = Moment> {
     ]
 }
 
-/// Mostly short pauses, since long ones expire the answers.
+/// Generates pauses that are mostly short, because answers expire in a long pause.
 fn pause() -> impl Strategy<Value = u64> {
     prop_oneof![4 => 1_u64..60, 1 => 60_u64..700]
 }
 
-/// The reference: the times, in seconds, of the requests whose answers reported the absence, since the last other answer or sign of life.
+/// The reference model of the ledger. It contains the times, in seconds, of the requests whose answers reported the absence. Any other
+/// answer or sign of life clears the list.
 #[derive(Debug, Default)]
 struct Row(Vec<u64>);
 
@@ -299,7 +300,8 @@ impl Row {
         self.0.push(at);
     }
 
-    /// The request was sent 30 s after an answer that took half a second, and the answer is not older than ten minutes.
+    /// Whether the answers prove the absence at `at`. The last request must have been sent more than 30 s after the first request, and at
+    /// most ten minutes before `at`.
     fn proves(&self, at: u64) -> bool {
         let (Some(first), Some(last)) = (self.0.first(), self.0.last()) else { return false };
         last - first > APART.as_secs() && at - last <= KEEP.as_secs()

@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(150);
 pub(super) enum Ended {
     /// The node is deleted, or is being deleted and has a finalizer of another controller.
     Deleted,
-    /// The node was recreated or is ready again, so the next pass decides.
+    /// The node was recreated or is ready again. The next check of all nodes decides what to do.
     Stale,
     /// The API server refused the deletion.
     Failed,
@@ -43,7 +43,7 @@ pub(super) enum Ended {
 }
 
 impl Ended {
-    /// The metric's label.
+    /// Returns the metric's label.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Deleted => "deleted",
@@ -80,7 +80,7 @@ impl Executor {
         Self { api: Api::all(process.kube.clone()), adapter: process.adapter.clone() }
     }
 
-    /// Adds or removes the taint, unless the node was recreated, its readiness has changed, or the taint is already as planned.
+    /// Adds or removes the taint. Does nothing if the node was recreated, its readiness has changed, or the taint is already as planned.
     ///
     /// Cost: one read and one write. After a conflict the read and the write are repeated, up to five times.
     pub(super) async fn taint(&self, node: &Node, change: Change) -> Result<(), kube_api::Error> {
@@ -102,7 +102,8 @@ impl Executor {
         let live = within(self.api.get(&node.name)).await?;
         let wanted = change == Change::Add;
         let has = has_taint_with(&live, SHUTDOWN, NO_SCHEDULE);
-        // Only ready nodes lose the taint, and only other nodes get it. If the readiness has changed, the next pass decides.
+        // Only ready nodes lose the taint, and only nodes that are not ready get it. If the readiness has changed, the next check of all
+        // nodes decides.
         if !is_same(&live, node) || is_ready(&live) == wanted || has == wanted {
             return Ok(());
         }

@@ -1,7 +1,8 @@
-//! Holds the deletion brake and the deletions that the brake has allowed. Pure: every time is an argument.
+//! Keeps the deletion brake and the deletions that the brake has allowed. The brake "holds" a node if the node must not be deleted now. The
+//! code is pure: every time is an argument.
 //!
-//! A deletion without an answer may have been executed, so the brake counts it. Each node counts once, starting with the
-//! last attempt to delete the node, however often the controller retries.
+//! If the API server does not answer a deletion request, the deletion may have been executed, so the brake counts it. Each node counts
+//! once, from the last attempt to delete the node, however often the controller retries.
 //!
 //! A node that the brake has held counts until it shows a sign of life, even after its proof of absence has expired. If a cloud reports
 //! first four instances as gone and later three and an error, the cause that tripped the brake still exists.
@@ -57,8 +58,8 @@ impl Gate {
         self.brake.limits()
     }
 
-    /// Decides about the nodes that are proven to be gone. Nodes that a user or the autoscaler released from the brake are always deleted
-    /// and do not count; neither do retries.
+    /// Decides which of the nodes that are proven to be gone are deleted. Nodes that a user or the autoscaler released from the brake are
+    /// always deleted and do not count. Retries do not count either.
     pub(super) fn judge(&mut self, input: BrakeInput, now: Instant) -> Judgement {
         let window = self.brake.limits().window;
         self.counted.retain(|_, at| now.duration_since(*at) < window);

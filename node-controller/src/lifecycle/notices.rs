@@ -1,9 +1,10 @@
 //! Defines the Events about the shutdown and the deletion of nodes.
 //!
-//! Each pass, every few seconds, finds the same reasons why a node is not deleted. An Event is emitted when a condition begins, and
-//! re-emitted each hour while it lasts, since Events are kept for an hour. The Event for a node of another cloud is emitted only once.
+//! Every few seconds, the controller checks all nodes and finds the same reasons why a node is not deleted. An Event is emitted when a
+//! condition begins, and re-emitted each hour while it lasts, since Events are kept for an hour. The Event for a node of another cloud is
+//! emitted only once.
 //!
-//! An Event is short, and its command is whole. The status pages have the whole text.
+//! The text of an Event is shortened to its maximum length, but a command in the text is never cut. The status pages show the whole text.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,13 +43,13 @@ const NAMED: usize = 10;
 /// Minimum length of the text before a command in an Event, in characters.
 const FRONT_MIN: usize = 40;
 
-/// The controller is about to delete the node. The note and the reason are those of the former cloud controller manager.
+/// The Event before the deletion of a node. The note and the reason are those of the former cloud controller manager.
 pub(super) fn deleting(node: &Node) -> Notice {
     let note = format!("Deleting node {} because it does not exist in the cloud provider", node.name);
     Notice { kind: Kind::Normal, reason: "DeletingNode", action: ACTION, note }
 }
 
-/// The API server did not delete the node. The note and the reason are those of the former cloud controller manager.
+/// The Event for a node that the API server did not delete. The note and the reason are those of the former cloud controller manager.
 pub(super) fn deleting_failed(node: &Node, error: &kube_api::Error) -> Notice {
     let note = format!("Failed deleting node {}: {error}", node.name);
     Notice { kind: Kind::Warning, reason: "DeletingNodeFailed", action: ACTION, note }
@@ -65,7 +66,7 @@ pub(super) struct Tripped<'a> {
     pub(super) window: Duration,
 }
 
-/// The notices of a pass about nodes that are not deleted.
+/// The notices from one check of all nodes, about nodes that are not deleted.
 #[derive(Debug, Default)]
 pub(super) struct Notices(Vec<Entry>);
 
@@ -97,7 +98,7 @@ impl Notices {
         self.warn(node, "InstanceForeign", bounded(&note, NOTE_MAX), note);
     }
 
-    /// The scheme of the node's provider ID differs from the scheme of this cloud.
+    /// Adds a notice for a node whose provider ID has another scheme than this cloud's provider IDs.
     pub(super) fn of_another_cloud(&mut self, node: &Node, scheme: &str) {
         let (id, command) = (id(node), delete(node));
         let front = format!("Ignoring the node: {id} does not belong to cloud {scheme}://.");
@@ -251,13 +252,13 @@ impl Reporter {
         Self { recorder, conditions: Repeat::every(REMIND) }
     }
 
-    /// The recorder for Events that are emitted directly.
+    /// Returns the recorder for Events that are emitted directly.
     pub(super) fn recorder(&self) -> &Recorder {
         &self.recorder
     }
 
-    /// Emits the notices of a pass that are due, and returns their conditions. If the recorder has no capacity for a notice, a later pass
-    /// retries it.
+    /// Emits the notices that are due, and returns their conditions. If the recorder has no capacity for a notice, the next check of all
+    /// nodes retries it.
     pub(super) fn report(&mut self, notices: Notices, now: Instant) -> BTreeSet<Condition> {
         let (mut present, mut reported) = (BTreeSet::new(), BTreeSet::new());
         for entry in notices.0 {
@@ -278,7 +279,7 @@ impl Reporter {
     }
 }
 
-/// Marks findings whose Event was emitted now: the status page shows the text of this time until the next Event.
+/// Marks the findings whose Event was just emitted. The status page shows their text of this time until the next Event.
 pub(super) fn mark_reported(found: &mut BTreeMap<Object, Finding>, reported: &BTreeSet<Condition>) {
     for (object, finding) in found {
         if let Some(waits) = &mut finding.waits {
@@ -306,7 +307,8 @@ pub(super) fn rest(found: &mut BTreeMap<Object, Finding>, going: &[Arc<Node>]) {
     }
 }
 
-/// Ends the text of an Event with a command. With a very long node name the command does not fit; the page has it, too.
+/// Ends the text of an Event with a command. If a very long node name leaves too little space for the command, the text names
+/// `docs/troubleshoot.md` instead.
 fn with_command(front: &str, lead: &str, command: &str) -> String {
     let end = format!(" {lead}: {command}");
     if end.chars().count() + FRONT_MIN <= NOTE_MAX {
@@ -368,7 +370,7 @@ mod tests {
         Node { uid: "u".repeat(36), ..trim_node(&worker.build()) }
     }
 
-    /// The reason, the text before the command, and the command.
+    /// Returns the reason, the text before the command, and the command.
     fn parts(notice: &Notice) -> (&'static str, &str, Option<&str>) {
         let command = notice.note.find("kubectl ").and_then(|at| notice.note.split_at_checked(at));
         command.map_or((notice.reason, notice.note.as_str(), None), |(front, command)| {
@@ -411,7 +413,7 @@ mod tests {
             let mut errors = Notices::default();
             errors.failed(&node, &"x".repeat(name + id));
             all.extend(errors.0.into_iter().map(|entry| entry.notice));
-            // The recorder shortens this text, which is that of the former cloud controller manager.
+            // The recorder shortens the texts about deletions, which are those of the former cloud controller manager.
             for notice in all.iter().filter(|notice| !notice.reason.starts_with("DeletingNode")) {
                 prop_assert!(notice.note.chars().count() <= NOTE_MAX, "{notice:?}");
                 let command = notice.note.find("kubectl ").map(|at| notice.note.split_at(at).1);

@@ -1,4 +1,4 @@
-//! Decides which nodes get or lose the shutdown taint, and about which nodes the controller asks the cloud. Pure.
+//! Decides which nodes get or lose the shutdown taint, and about which nodes the controller asks the cloud. The code is pure.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub(super) fn taint(node: &Node, facts: &Facts<'_>) -> Option<Change> {
     }
 }
 
-/// A live answer takes precedence over a fresh cache.
+/// Whether the instance is switched off. A live answer takes precedence over a fresh cache.
 fn is_stopped(facts: &Facts<'_>) -> bool {
     match (facts.cloud, facts.instance, facts.conclusion) {
         (View::None, ..) => false,

@@ -37,7 +37,7 @@ pub(super) async fn ask(adapter: &Adapter, subjects: &[Subject], witnesses: &[St
 
 fn answer(result: InstanceResult) -> Verdict {
     match result.existence() {
-        // An instance in a result may be ending. Only `GONE`, with evidence, means that it has ended.
+        // An instance in a result may still be in the process of deletion. Only `GONE`, with evidence, means that the instance has ended.
         Existence::Exists => {
             let stopped = result.instance.map(trim_instance).is_some_and(|instance| instance.stopped);
             Verdict::Exists { stopped }

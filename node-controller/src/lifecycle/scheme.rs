@@ -11,7 +11,7 @@ use tracing::{info, warn};
 
 use crate::mirror::Mirrors;
 
-/// Pause before the controller asks an adapter again that has not reported the scheme.
+/// Pause before the controller asks again if the adapter has not reported the scheme.
 const SCHEME_RETRY: Duration = Duration::from_secs(5);
 
 /// The part of this cloud's provider IDs before `://`. Clones share the state.
@@ -27,7 +27,7 @@ impl Scheme {
     /// Asks the adapter after each new connection, since another adapter may have answered. Cost: no vendor call.
     pub(super) async fn follow(&self, mirrors: &Mirrors, adapter: &Adapter) {
         let (mut links, mut connections) = (mirrors.instances.links(), mirrors.instances.connections());
-        // The cache owns the senders: waiting fails only when the process stops.
+        // Waiting fails only when the process stops, because the cache owns the senders.
         while links.wait_for(Link::is_up).await.is_ok() {
             connections.mark_unchanged();
             self.ask(adapter).await;

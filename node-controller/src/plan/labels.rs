@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use super::{Instance, Pairs};
 
-/// Type, zone and region, each under its current name and under the older name that some clients still read.
+/// The type, the zone and the region, each under its current name and under the older name that some clients still read.
 pub(crate) const PAIRS: [[&str; 2]; 3] = [
     ["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"],
     ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"],
@@ -145,7 +145,7 @@ fn is_kubernetes_own(key: &str) -> bool {
         .any(|own| domain.strip_suffix(own).is_some_and(|before| before.is_empty() || before.ends_with('.')))
 }
 
-/// Whether the API server accepts the key. Source: Kubernetes, object names and labels, "syntax and character set".
+/// Whether the API server accepts the label. Source: Kubernetes, object names and labels, "syntax and character set".
 fn is_label(key: &str, value: &str) -> bool {
     let (domain, name) = key.split_once('/').map_or((None, key), |(domain, name)| (Some(domain), name));
     let is_part = |part: &str| !part.is_empty() && is_word(part) && !part.contains(['_', '.']);
@@ -162,7 +162,7 @@ fn is_value(text: &str) -> bool {
     text.len() <= 63 && is_word(text)
 }
 
-/// Empty, or letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.
+/// Whether the text is empty, or consists of letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.
 fn is_word(text: &str) -> bool {
     let within = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
     text.chars().all(within) && !text.starts_with(['-', '_', '.']) && !text.ends_with(['-', '_', '.'])
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn older_label_name_follows_the_current_one() {
         let [today, older] = PAIRS[0];
-        // current name, older name, what is written
+        // Each case contains the value under the current name, the value under the older name, and what is written.
         let cases = [
             (None, None, None),
             (Some("a"), None, Some((older, "a"))),

@@ -7,7 +7,7 @@ use std::fmt;
 pub(crate) struct Pairs {
     /// All strings, concatenated.
     text: Box<str>,
-    /// End of each string.
+    /// The byte offset in `text` at which each string ends.
     ends: Box<[u32]>,
 }
 
@@ -21,7 +21,7 @@ impl Pairs {
         self.ends.as_chunks().0.iter().map(move |[key, value]| (next(key), next(value)))
     }
 
-    /// The value of the first pair with this key.
+    /// Returns the value of the first pair with this key.
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.iter().find(|(other, _)| *other == key).map(|(_, value)| value)
     }

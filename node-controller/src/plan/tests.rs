@@ -446,7 +446,7 @@ fn waiting_node_gets_a_reason_and_a_retry() {
     ");
 }
 
-/// Few values, so that equal values are frequent.
+/// Generates addresses from few values, so that equal values are frequent.
 fn any_address() -> impl proptest::strategy::Strategy<Value = Address> {
     let types = prop::sample::select(vec!["InternalIP", "ExternalIP", "Hostname"]);
     let texts = prop::sample::select(vec!["10.0.0.1", "10.0.0.2", "fd00::1", "192.0.2.1", "a"]);

@@ -1,5 +1,5 @@
-//! Tests an API server that is slow, throttles, fails, hangs or loses state; objects without expected fields; a partly upgraded adapter.
-//! Updates are not lost, no node is deleted, and requests are not repeated in a tight loop.
+//! Tests an API server that is slow, throttles, fails, hangs or loses state, objects without expected fields, and a partly upgraded
+//! adapter. No update is lost, no node is deleted, and no request is repeated in a tight loop.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn joining(name: &str) -> NodeBuilder {
     node(name).uninitialised()
 }
 
-/// Number of foreign taints of a node.
+/// Returns the number of taints of a node.
 fn taints(world: &World, name: &str) -> usize {
     world.node(name).spec.and_then(|spec| spec.taints).unwrap_or_default().len()
 }

@@ -1,4 +1,4 @@
-//! Tests any history of instances, nodes, cloud and API server: no node is deleted unless its instance is proven to be gone.
+//! Tests random histories of instances, nodes, cloud and API server: no node is deleted unless its instance is proven to be gone.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn moment() -> impl Strategy<Value = Moment> {
     ]
 }
 
-/// What the controller can observe.
+/// The systems that the controller can observe at the moment.
 #[derive(Clone, Copy, Debug)]
 struct Observation {
     adapter: bool,
@@ -63,7 +63,7 @@ struct Observation {
 struct Truth {
     name: String,
     uid: String,
-    /// When the absence could be proven first and last, without a sign of life in between or since.
+    /// The first and the last time at which the absence could be proven, without a sign of life in between or since.
     proofs: Option<(Instant, Instant)>,
 }
 

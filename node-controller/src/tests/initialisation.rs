@@ -62,7 +62,7 @@ async fn restart_between_addresses_and_taint_continues() {
     let mut world = World::new();
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
     world.kube.put::<Node>(node("a").uninitialised());
-    // The first write has the addresses. The second and all later writes fail.
+    // The first write contains the addresses. The second and all later writes fail.
     world.kube.before_next_write(|_: &FakeKube| ());
     world.kube.before_next_write(|kube: &FakeKube| kube.order(Fault::status(503).on(Verb::Patch, "nodes")));
     world.start();
@@ -219,7 +219,7 @@ async fn instance_of_another_project_is_not_selected_by_name() {
     settle().await;
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
     world.kube.put::<Node>(node("a").uninitialised());
-    // Like a hybrid node: initialised, and without a provider ID.
+    // The node is like a hybrid node: initialised, and without a provider ID.
     world.cloud.put(instance("sim://north/i-3").named("c").at("10.0.0.3"));
     world.kube.put::<Node>(node("c"));
     world.start();

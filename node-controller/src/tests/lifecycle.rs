@@ -48,7 +48,7 @@ async fn node_is_deleted_when_its_instance_is_proven_gone() {
     assert!(delete.body["preconditions"]["resourceVersion"].is_string(), "{delete:?}");
 }
 
-/// A rolling update: the next replica answers before the adapter counts as unavailable.
+/// In a rolling update, the next replica of the adapter answers before the adapter counts as unavailable.
 #[tokio::test(start_paused = true)]
 async fn replaced_adapter_is_asked_for_its_provider_id_scheme() {
     let world = running(3).await;

@@ -1,4 +1,5 @@
-//! Tests histories after the brake has tripped: no held node is deleted before the number of nodes without a sign of life is allowed.
+//! Tests histories after the brake has tripped: no held node is deleted while more nodes lack a sign of life than the brake allows to
+//! delete.
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -19,7 +19,7 @@ impl World {
         self.explain.plan("").await.expect("the controller runs")
     }
 
-    /// Number of writes to the API server.
+    /// Returns the number of writes to the API server.
     fn spent(&self) -> usize {
         self.kube.writes().len() + self.kube.events().len()
     }

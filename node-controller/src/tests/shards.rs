@@ -29,7 +29,7 @@ fn replica(
 
 type Replica = tokio::task::JoinSet<anyhow::Result<()>>;
 
-/// Number of writes to the API server, except those to Leases.
+/// Returns the number of writes to the API server, except those to Leases.
 fn n_writes(world: &World) -> usize {
     world.kube.writes().iter().filter(|write| !write.path.contains("/leases/")).count()
 }
@@ -110,7 +110,7 @@ async fn brake_starts_again_for_an_acquired_shard() {
     fake_shards.give(2, LASTS);
     fake_shards.give(3, LASTS);
     tokio::time::sleep(Duration::from_secs(10)).await;
-    // A brake that has run for a window allows this: 30 % of 40 nodes.
+    // A brake that has run for a window would allow all six deletions, since its limit is 30 % of 40 nodes.
     (0..6).for_each(|n| world.lose(&format!("n{n}")));
     tokio::time::sleep(Duration::from_mins(2)).await;
     assert!(

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::world::{World, id, known};
 
-/// Returns the root above the first span of this name.
+/// Returns the parent of the first span of this name.
 fn root<'a>(ended: &'a [SpanData], name: &str) -> &'a SpanData {
     let span = ended.iter().find(|span| span.name == name).expect(name);
     let trace = span.span_context.trace_id();

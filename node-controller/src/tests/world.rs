@@ -29,7 +29,7 @@ pub(super) const SETTINGS: Settings = Settings {
     },
 };
 
-/// The brake starts without allowance. After this time it allows its maximum per window.
+/// The time after which the brake allows its maximum per window. At the start, the brake allows no deletion.
 pub(super) const WARM: Duration = Duration::from_secs(601);
 
 /// A running controller with both fakes.
@@ -121,7 +121,7 @@ impl World {
         self.kube.writes().iter().filter(|write| write.method == "DELETE").count()
     }
 
-    /// The instance is lost, and the kubelet stops.
+    /// Ends the instance and stops the kubelet.
     pub(super) fn lose(&self, name: &str) {
         self.cloud.end(&id(name));
         self.set_ready(name, "Unknown");
@@ -135,7 +135,7 @@ impl World {
     }
 }
 
-/// Like `node`, but initialised and with an instance.
+/// Returns a node like `node`, but initialised and with an instance.
 pub(super) fn known(name: &str) -> NodeBuilder {
     let values = ["small", "north-1", "north"];
     let labels = PAIRS.iter().zip(values).flat_map(|(pair, value)| pair.map(|key| (key, value)));

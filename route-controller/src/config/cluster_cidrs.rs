@@ -43,7 +43,7 @@ impl ClusterCidrs {
         [Some(self.first), self.second].into_iter().flatten()
     }
 
-    /// The CIDRs in the form of the contract.
+    /// Returns the CIDRs in the form of the contract.
     pub(crate) fn to_strings(&self) -> Vec<String> {
         self.iter().map(|cidr| cidr.to_string()).collect()
     }

@@ -18,8 +18,8 @@ use crate::plan::{Creation, Plan, Removal};
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// Maximum delay of a retry, whatever the reason: about a reconciliation period.
 const LAST_RETRY: Duration = Duration::from_mins(5);
-/// Time for the cache to show a completed action, before the action is repeated. This time doubles, too, so that a route that repeatedly
-/// becomes a black hole is not replaced in a tight loop.
+/// Time for the cache to show a completed action, before the action is repeated. The time doubles with each repetition, so that a route
+/// that repeatedly becomes a black hole is not replaced in a tight loop.
 const FIRST_SIGHT: Duration = Duration::from_secs(15);
 
 /// The outcome for one route.
@@ -106,9 +106,9 @@ impl Attempts {
         self.entries.retain(|act, _| asked.contains(act));
     }
 
-    /// Returns the actions of the plan that are due: first attempts first, then retries in the order in which they came due, since a pass
-    /// may not complete all of them. Completed removals that the cache still shows are left out of `instead_of`. The other fields of the
-    /// returned plan are empty.
+    /// Returns the actions of the plan that are due. First attempts come before retries, and retries are sorted by the time when they came
+    /// due, since a pass may not complete all actions. Completed removals that the cache still shows are left out of `instead_of`. The
+    /// other fields of the returned plan are empty.
     pub(crate) fn due(&self, plan: &Plan, now: Instant) -> Plan {
         let mut plan =
             Plan { creations: plan.creations.clone(), removals: plan.removals.clone(), ..Plan::default() };
@@ -132,7 +132,7 @@ impl Attempts {
         self.record(Act::Remove(removal.clone()), outcome, Duration::ZERO, now);
     }
 
-    /// Returns the standing of a route to create, according to the last attempt.
+    /// Returns the state of a route that is to be created, according to the last attempt.
     pub(crate) fn route_state(&self, creation: &Creation) -> RouteState {
         if let Some(attempt) = self.entries.get(&Act::create(creation)) {
             return attempt.outcome.route_state();

@@ -1,7 +1,7 @@
 //! Decides which of the unneeded routes may be removed now. Time is an argument.
 //!
-//! A route is removed after its node is deleted, but the list of nodes can be wrong: an API server that was restored from an old backup, or
-//! the wrong API server, lists few nodes or none while their pods run. The evidence for a removal decides how soon the route may be
+//! A route is removed after its node is deleted, but the list of nodes can be wrong. An API server that was restored from an old backup, or
+//! the wrong API server, lists few or no nodes although their pods run. The evidence for a removal decides how soon the route may be
 //! removed:
 //!
 //! | the route | is removed |
@@ -11,7 +11,7 @@
 //! | leads to an instance, and the deletion of its node was observed | after the grace period, up to the maximum number and percentage per window |
 //! | leads to an instance, and its node is not listed any more | after the grace period, up to the maximum number and percentage per window, after a start one by one, and never while no node is listed at all |
 //!
-//! If more removals are due than these limits allow, no route is removed until an operator allows it, however long that takes: if more
+//! If more removals are due than these limits allow, no route is removed until an operator allows it, however long that takes. If more
 //! nodes disappeared from a list than is plausible, the controller trusts no part of the list.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ use crate::plan::{Cause, Plan, Removal};
 /// Delay before held removals are reported. Deleted nodes mostly lose their instances, too, and the next listing of the routes, by default
 /// within two minutes, shows that an instance is gone.
 const LISTED: Duration = Duration::from_mins(3);
-/// Number of routes that a note names.
+/// Number of routes that the note of an Event names.
 const NAMED: usize = 5;
 
 /// Decides about removals.
@@ -38,8 +38,8 @@ pub(crate) struct Guard {
     unasked: BTreeMap<String, Instant>,
     /// Removals that a brake has allowed. The brake does not count their retries again.
     let_go: BTreeSet<String>,
-    /// For routes that serve another node than the node they were created for: the UID of the node served last, by the vendor's ID of the
-    /// route. Such a route is removed with the node served last.
+    /// The UID of the node that a route served last, by the vendor's ID of the route. Contains only routes that serve another node than the
+    /// node they were created for. Such a route is removed with the node that it served last.
     successors: BTreeMap<String, String>,
     /// Brake for routes of nodes whose deletion was observed.
     deleted: Brake,
@@ -218,7 +218,7 @@ impl Guard {
         [again, new].concat()
     }
 
-    /// Returns how many of the delayed removals are allowed now, and when the next one is.
+    /// Returns how many of the delayed removals are allowed now, and the time until the next removal is allowed.
     fn due(&mut self, n_ours: usize, n_new: usize, now: Instant) -> (usize, Duration) {
         let mut asked = (1..=n_new).map(|n| (n - 1, self.missing.ask(now, n_ours, n)));
         let next = asked.find_map(|(n, verdict)| match verdict {
@@ -249,7 +249,7 @@ fn admit(let_go: &mut BTreeSet<String>, brake: &mut Brake, removals: &[Removal],
 }
 
 impl Judgement {
-    /// Number of routes whose removal is held.
+    /// Returns the number of routes whose removal is held.
     pub(crate) fn n_held(&self) -> usize {
         self.held.iter().map(|held| held.removals.len()).sum()
     }
@@ -266,13 +266,13 @@ impl Judgement {
 }
 
 impl Held {
-    /// Returns the text of the Event: without the destinations, which the status page has.
+    /// Returns the text of the Event, without the destinations, which the status page lists.
     pub(crate) fn note(&self) -> String {
         let flags = self.flags().join(" ");
         bounded(&format!("{}. If the nodes are gone for good, set {flags}", self.fault()), NOTE_MAX)
     }
 
-    /// Returns what is held, and why.
+    /// Returns which removals are held, and why.
     fn fault(&self) -> String {
         let minutes = |window: &Duration| window.as_secs_f64() / 60.0;
         let why = match &self.why {
@@ -299,7 +299,7 @@ impl Held {
     }
 }
 
-/// Says what is held, why, what the operator can do, and the first destinations.
+/// Says which removals are held, why, what the operator can do, and the first destinations.
 impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (fault, flags) = (self.fault(), self.flags().join(" and "));

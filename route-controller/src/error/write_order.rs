@@ -1,5 +1,5 @@
-//! Keeps the order of condition writes for passes that cannot do all of them, and the writes that the cache does not show yet. Time is an
-//! argument.
+//! Keeps the order of condition writes for passes that cannot make all writes, and keeps the writes that the cache does not show yet. Time
+//! is an argument.
 //!
 //! Entries that the last pass does not need are dropped, so the number of nodes bounds the number of entries.
 
@@ -17,7 +17,7 @@ const ECHO: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(crate) struct WriteOrder {
     n_attempts: u64,
-    /// Number of the last attempt, by the node's UID.
+    /// The sequence number of the last attempt, by the node's UID.
     last: BTreeMap<String, u64>,
     /// The last written value and its time, by the node's UID, while the cache does not show the write.
     written: BTreeMap<String, (Network, Instant)>,
@@ -26,8 +26,8 @@ pub(crate) struct WriteOrder {
 }
 
 impl WriteOrder {
-    /// Orders changes: first attempts first, then those that waited longest. Leaves out recent writes, and drops the state of all other
-    /// nodes.
+    /// Sorts changes: changes without an attempt come first, then the changes that waited longest. Leaves out recent writes, and drops the
+    /// state of all other nodes.
     pub(crate) fn sort(&mut self, mut changes: Vec<Change>, now: Instant) -> Vec<Change> {
         let mut written = std::mem::take(&mut self.written);
         self.held_back = None;
@@ -53,7 +53,7 @@ impl WriteOrder {
         self.written.insert(change.node_uid.clone(), (change.network, now));
     }
 
-    /// Returns when the cache must show the writes. If the cache still differs then, another client has overwritten the writes.
+    /// Returns the time until the cache must show the writes. If the cache still differs then, another client has overwritten the writes.
     pub(crate) fn rest(&self, now: Instant) -> Option<Duration> {
         self.held_back.map(|written| (written + ECHO).duration_since(now))
     }

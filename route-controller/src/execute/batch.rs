@@ -20,7 +20,8 @@ pub(crate) struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// The cluster's CIDRs, and the pod CIDRs outside of them. An adapter creates no route outside of these CIDRs.
+    /// Returns the cluster's CIDRs, and the pod CIDRs of these actions outside of the cluster's CIDRs. An adapter creates no route outside
+    /// of the returned CIDRs.
     pub(crate) fn cidrs(&self, cluster: &ClusterCidrs) -> Vec<String> {
         let creations = self.creations.iter().map(|creation| creation.claim.to);
         let asked = creations.chain(self.removals.iter().map(|removal| removal.to));

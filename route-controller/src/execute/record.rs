@@ -53,7 +53,7 @@ impl Store {
             Err(error) if error.is_not_found() => (),
             done => return done.map(drop),
         }
-        // The ConfigMap does not exist: write all entries, or the next process would not know the unchanged ones.
+        // The ConfigMap does not exist, so all entries are written. Otherwise the next process would not know the unchanged entries.
         let entries = record.entries().filter_map(|(id, uid)| Some((encoded(id)?, uid.to_owned())));
         let map = ConfigMap {
             metadata: ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() },

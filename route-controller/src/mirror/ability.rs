@@ -58,7 +58,7 @@ impl Ability {
 }
 
 impl Mirrors {
-    /// Gets the adapter's capabilities: at once, after each reconnect, and at intervals. Never ends; drop it to stop.
+    /// Gets the adapter's capabilities: at once, after each reconnect, and at intervals. Never ends; drop the future to stop.
     pub(crate) async fn follow_ability(&self, adapter: &Adapter, trigger: &Trigger) {
         let mut links = self.routes.links();
         loop {
@@ -76,7 +76,7 @@ impl Mirrors {
                 self.learn(ability, trigger);
             }
             match known {
-                // `self` owns the sender: waiting fails only when the process stops.
+                // Waiting fails only when the process stops, since `self` owns the sender.
                 Some(Ability::Unmarked | Ability::Marked) if links.borrow().is_up() => {
                     let _down =
                         timeout(CHECK_AGAIN_AFTER, links.wait_for(|link| !link.is_up())).await.is_err();

@@ -30,7 +30,7 @@ pub(crate) fn trim(node: &api::Node) -> Option<Node> {
     Some(trimmed)
 }
 
-/// What the change of a node means for passes.
+/// What the change of a node means for the next pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeChange {
     /// The change may affect the plan.
@@ -48,7 +48,7 @@ pub(crate) fn classify(before: &Node, after: &Node, judged: Option<Network>) -> 
         uid,
         created,
         provider_id,
-        // The fields derived from provider ID and scheme are not compared: only a pass knows the scheme.
+        // The field `elsewhere` is not compared, since only a pass knows the scheme.
         elsewhere: _,
         pod_cidrs,
         unreadable_cidrs,

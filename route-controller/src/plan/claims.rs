@@ -21,9 +21,9 @@ pub(crate) struct Claim {
 pub(crate) enum RouteState {
     /// Packets arrive.
     Ready,
-    /// Not certain yet: in progress, or not attempted.
+    /// The state is not certain yet: the action is in progress, or was not attempted.
     Open,
-    /// Failed or refused.
+    /// The action failed or was refused.
     Failed,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Claims<'a> {
     pub(crate) outside: Vec<Refusal>,
 }
 
-/// Sorts by age: of two nodes with the same CIDR or instance, the older node gets it, regardless of the order of the list.
+/// Sorts the nodes by age. If two nodes have the same CIDR or instance, the older node gets it, regardless of the order of the list.
 pub(crate) fn by_age(nodes: &[impl Borrow<Node>]) -> Vec<&Node> {
     let mut by_age: Vec<&Node> = nodes.iter().map(Borrow::borrow).collect();
     by_age.sort_by(|a, b| (a.created, &a.name, &a.uid).cmp(&(b.created, &b.name, &b.uid)));

@@ -53,7 +53,7 @@ impl Network {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) node_name: String,
-    /// The node's UID, since another node may have the name by now.
+    /// The node's UID, since another node may have the same name by now.
     pub(crate) node_uid: String,
     pub(crate) network: Network,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Change {
 /// The conclusions by node UID. Nodes without a certain conclusion are left out.
 pub(crate) type NetworkByNode = BTreeMap<String, Network>;
 
-/// Decides the condition of all nodes on this cloud's instances. `route_state` returns the state of a route to create.
+/// Computes the condition of all nodes on this cloud's instances. `route_state` returns the state of a route to create.
 pub(crate) fn judged(
     nodes: &[impl Borrow<Node>],
     plan: &Plan,
@@ -98,9 +98,9 @@ pub(crate) fn changes<'a>(nodes: impl IntoIterator<Item = &'a Node>, judged: &Ne
         .collect()
 }
 
-/// Decides the condition of a node from all of its claims. Returns `None` if nothing is certain yet, so that the condition is not changed.
+/// Computes the condition of a node from all of its claims. Returns `None` if nothing is certain yet, so that the condition is not changed.
 ///
-/// `stray`: the node has no pod CIDR, but a route of this cluster leads to it.
+/// `stray` means that the node has no pod CIDR, but a route of this cluster leads to the node.
 fn judge(states: &[RouteState], stray: bool) -> Option<Network> {
     if stray || states.contains(&RouteState::Failed) {
         return Some(Network::Unavailable);

@@ -22,9 +22,9 @@ pub(crate) struct Node {
     pub(crate) name: String,
     /// Part of the keys of the node's routes: a recreated node of the same name has another UID.
     pub(crate) uid: String,
-    /// The older of two nodes with the same CIDR keeps it.
+    /// The creation time. The older of two nodes with the same CIDR keeps the CIDR.
     pub(crate) created: Timestamp,
-    /// `spec.providerID`. `None`: not initialised yet, so its instance is not known.
+    /// `spec.providerID`. `None`: the node is not initialised yet, so its instance is not known.
     pub(crate) provider_id: Option<String>,
     /// Whether the instance belongs to another cloud, according to its provider ID. Such a node keeps its CIDRs, but gets no routes and is
     /// not reported.
@@ -60,7 +60,8 @@ impl Node {
         self.provider_id.is_some() && !self.elsewhere && !self.pod_cidrs.is_empty() && !is_served
     }
 
-    /// Returns the node as seen by the cloud with this provider ID scheme. An invalid provider ID does not count as another cloud's.
+    /// Returns the node, marked as `elsewhere` if its provider ID has another scheme than this. An invalid provider ID does not count as
+    /// another cloud's ID.
     pub(crate) fn seen_from(self: Arc<Self>, scheme: &str) -> Arc<Self> {
         let id = self.provider_id.as_deref().and_then(|id| id.parse::<ProviderId>().ok());
         if id.is_none_or(|id| id.scheme() == scheme) {

@@ -1,4 +1,5 @@
-//! The record of routes that belong to this cluster, for clouds that cannot store the owner: routes that were observed to serve a node.
+//! The record of routes that belong to this cluster, for clouds that cannot store the owner. The record contains routes that were observed
+//! to serve a node.
 //!
 //! That observation is the only proof of ownership and cannot be repeated once the node is gone, so it is stored. A route that never served
 //! a node of this cluster is never recorded, whatever its fields are.

@@ -32,7 +32,7 @@ pub(crate) struct NextHop {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Active,
-    /// The route is in progress, or in a state that this version does not know. It does not count as success.
+    /// The creation of the route is in progress, or this version does not know the state. Such a route does not count as success.
     Pending,
     /// The next hop is gone.
     Blackhole,
@@ -43,7 +43,7 @@ pub(crate) enum State {
 pub(crate) enum Owner {
     Ours,
     OtherCluster,
-    /// No owner that the adapter knows, or an owner that this version does not know.
+    /// The adapter knows no owner, or reports an owner that this version does not know.
     Unmanaged,
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// All removals that do not precede a new route, including the held ones.
+    /// Returns all removals that do not precede a new route, including the held removals.
     fn removals(&self) -> impl Iterator<Item = &Removal> {
         self.plan.removals.iter().chain(self.held.iter().flat_map(|held| &held.removals))
     }

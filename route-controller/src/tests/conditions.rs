@@ -25,7 +25,7 @@ async fn foreign_condition_is_overwritten_once_within_10_s() {
     for (status, reason) in [("False", "CalicoIsUp"), ("True", "NoRouteCreated")] {
         let mut world = World::with_nodes(2).await;
         settle().await;
-        // The time differs from that of the periodic pass.
+        // The time of the write differs from the time of the periodic pass.
         sleep(Duration::from_secs(7)).await;
         let before = world.spent();
         says(&world, "n0", status, reason);
@@ -64,7 +64,7 @@ async fn foreign_condition_during_the_first_pass_is_overwritten() {
     let before = world.spent();
     world.put(numbered(1));
     world.cloud.slow("ApplyRoutes", Duration::from_secs(5));
-    // The cloud does not change, so no other pass follows soon.
+    // No change in the cloud triggers another pass soon.
     world.cloud.fail_next(
         "ApplyRoutes",
         AdapterError::new(Reason::OwnedByOther, "another client wrote the condition"),

@@ -215,8 +215,8 @@ async fn deleted_nodes_cost_one_more_write_without_owner_tags() {
 // Behaviour: P34
 #[tokio::test(start_paused = true)]
 async fn refused_route_is_retried_with_backoff_and_reported_once() {
-    // Within 20 minutes, the retries are after 1 s, 2 s, 4 s and so on up to 256 s (511 s in total), and then every 300 s. For
-    // `VendorQuota` they are every 300 s from the beginning.
+    // In 20 minutes, the retries come after 1 s, 2 s, 4 s and so on up to 256 s (511 s in total), and then every 300 s. For `VendorQuota`,
+    // retries come every 300 s from the beginning.
     for (reason, n_tries) in [(Reason::Internal, 12), (Reason::VendorQuota, 4)] {
         let mut world = World::with_nodes(1).await;
         let before = world.spent();

@@ -1,5 +1,5 @@
-//! Tests an API server that is slow, throttles, fails, hangs or loses state; objects without expected fields; a partly upgraded adapter.
-//! Updates are not lost, no needed route is removed, and requests are not repeated in a tight loop.
+//! Tests an API server that is slow, throttles, fails, hangs or loses state, objects without expected fields, and a partly upgraded
+//! adapter. No update is lost, no needed route is removed, and no request is repeated in a tight loop.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Tests routes whose nodes are gone: which of them are removed, and when none is.
+//! Tests which routes of deleted nodes are removed, and when no route is removed.
 
 use super::*;
 

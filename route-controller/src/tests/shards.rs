@@ -16,7 +16,7 @@ fn replica(world: &mut World, shards: impl IntoIterator<Item = usize>) -> FakeSh
     fake_shards
 }
 
-/// Number of calls that change routes, and number of writes to the API server except those to Leases.
+/// Returns the number of calls that change routes, and the number of writes to the API server except those to Leases.
 fn spent(world: &World) -> (u32, usize) {
     let writes = world.kube.writes();
     let others = writes.iter().filter(|write| !write.path.contains("/leases/")).count();
@@ -67,7 +67,7 @@ async fn replicas_create_each_route_once_and_take_over() {
     assert_eq!(spent(&world).0, 5, "by one of the replicas");
 }
 
-/// Nothing else wakes the controller: the call changed no route, and the term is the same when the Lease is finally renewed.
+/// Nothing else triggers a pass: the call changed no route, and the term is the same when the Lease is finally renewed.
 #[tokio::test(start_paused = true)]
 async fn term_that_lapses_during_a_call_costs_no_period() {
     const SECOND: Duration = Duration::from_secs(1);

@@ -6,7 +6,7 @@ use cloud_api_proto::AdapterError;
 
 use crate::plan::annotations::keys::{self, Key, PREFIX};
 
-/// Prefix of every field of the contract's specification.
+/// The prefix of all fields in the contract's load balancer specification.
 const ROOT: &str = "spec.";
 /// The field that holds the ID of a load balancer to adopt.
 const KNOWN: &str = "known.vendor_ids";
@@ -45,8 +45,8 @@ fn is_of_a_path(letter: char) -> bool {
 /// The Service field or annotation for `path`, which is a field of the contract without the prefix. `None`: not a field of the contract, or
 /// not from a Service.
 ///
-/// Indexes of families are kept; indexes of ports were translated before (see `places`). Source ranges are sent sorted, so their index is
-/// dropped. Addresses have no index because there is only one.
+/// The indexes of IP families are kept. The indexes of ports are already translated (see `places`). Source ranges are sent sorted, so their
+/// index is dropped. Addresses need no index because there is only one.
 fn users_field(path: &str) -> Option<String> {
     let (head, tail) = path.split_once('.').unwrap_or((path, ""));
     let (name, index) = head.split_at(head.find('[').unwrap_or(head.len()));
@@ -155,7 +155,7 @@ mod tests {
             ("spec.health_check.interval", "annotation lb.cloudadapter.dev/health-check.interval"),
             ("spec.health_check.kind", "spec.externalTrafficPolicy"),
             ("spec.traffic_policy", "spec.externalTrafficPolicy"),
-            // Not a field of the contract, or not from a Service.
+            // These texts are not fields of the contract, or do not come from a Service.
             ("spec.loadBalancerIP", "spec.loadBalancerIP"),
             ("spec.parameter[algorithm]", "spec.parameter[algorithm]"),
             ("spec.parameters[flavor-id]", "annotation lb.cloudadapter.dev/x.<adapter>.flavor-id"),

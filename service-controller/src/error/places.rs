@@ -1,4 +1,4 @@
-//! The controller sorts listeners before sending them, so that the order of ports makes no difference. This module translates indexes of
+//! The controller sorts listeners before sending them, because the sequence of ports must not matter. This module translates indexes of
 //! listeners in the adapter's answers back to indexes of `spec.ports`.
 
 use std::fmt::Write as _;
@@ -7,10 +7,10 @@ use cloud_api_proto::{AdapterError, v1alpha1::Listener};
 
 use crate::plan::{listeners::protocol, service::Port};
 
-/// Field name of listeners in the contract.
+/// The contract's field name for listeners.
 const LISTENER: &str = "spec.listeners";
 
-/// Returns the error with indexes of `spec.ports`. The index is dropped if the Service no longer has the port.
+/// Replaces the indexes of listeners in an error with indexes of `spec.ports`. The index is dropped if the Service no longer has the port.
 pub(crate) fn of_ports(mut error: AdapterError, sent: &[Listener], ports: &[Port]) -> AdapterError {
     let is = |port: &Port, it: &Listener| {
         protocol(port.transport) == it.protocol() && u32::from(port.port) == it.port

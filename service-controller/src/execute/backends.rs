@@ -18,7 +18,7 @@ const SETS_MAX: usize = 64;
 /// The backend sets that were uploaded to the adapter.
 #[derive(Debug, Default)]
 pub(crate) struct Backends {
-    /// Locked during an upload, so that a set that several Services need is uploaded once.
+    /// Locked during an upload. Several Services that need the same set thus cause only one upload.
     known: Mutex<Known>,
 }
 
@@ -38,8 +38,8 @@ struct Failure {
 }
 
 impl Failure {
-    /// Whether the failed upload also answers a caller that has waited for the set `id` since `since`. This is the case if the upload was
-    /// of the same set, or if the cause affects all sets.
+    /// Whether the failed upload also answers a caller that has waited for the set `id` since `since`. That is so if the upload was for the
+    /// same set, or if the cause of the failure affects all sets.
     fn is_about(&self, id: &str, since: Instant) -> bool {
         let no_answer = matches!(self.error.reason, Reason::OutcomeUnknown | Reason::VendorUnavailable);
         self.at >= since && (self.id == id || no_answer || concerns_all(self.error.reason))
@@ -49,8 +49,8 @@ impl Failure {
 impl Backends {
     /// Uploads the set unless the adapter already has it. Cost: no vendor call.
     ///
-    /// If an upload fails, callers that waited for the lock get the same error. Otherwise each would time out in turn on an adapter that
-    /// does not respond.
+    /// If an upload fails, callers that waited for the lock get the same error. Otherwise each caller in turn would run into a timeout
+    /// while the adapter does not respond.
     pub(crate) async fn put(
         &self,
         adapter: &Adapter,
@@ -83,7 +83,7 @@ impl Backends {
         put
     }
 
-    /// Called when the adapter no longer has this set, because the adapter restarted or the set expired.
+    /// Forgets a set that the adapter no longer has, because the adapter restarted or the set expired.
     pub(crate) async fn forget(&self, targets: &Targets) {
         self.known.lock().await.sets.retain(|_selector, put| put.id != targets.id);
     }

@@ -1,4 +1,4 @@
-//! A Service to reconcile, with the inputs of its plan, and what an answer of the adapter means for its conditions. No I/O.
+//! A Service to reconcile, the inputs of its plan, and what the adapter's answers mean for its conditions. This module does no I/O.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ pub(crate) struct Job<'a> {
     pub(crate) memory: &'a mut Memory,
     pub(crate) validated: Validated,
     pub(crate) targets: Arc<Targets>,
-    /// Time at which these nodes became the targets.
+    /// Time since when the current nodes are the targets.
     pub(crate) targets_since: Instant,
     pub(crate) defaults: &'a Defaults,
     /// Capabilities of the adapter.
@@ -46,7 +46,8 @@ impl Job<'_> {
         plan(&self.service, self.memory, &self.facts())
     }
 
-    /// Notes what an answer means for the conditions. Replacement settings hide neither a refusal nor the wait for it.
+    /// Records what an answer means for the Service's conditions. Even while replacement settings are in use, a refusal or the wait for it
+    /// remains visible.
     pub(super) fn note(&mut self, ask: &Ask, state: State, outcome: &Outcome) {
         let budget = outcome.facts.iter().find_map(|fact| {
             let Fact::WaitsForBudget(words) = fact else { return None };

@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Adds this controller's finalizer to the existing ones.
+/// Returns a patch that adds this controller's finalizer to the existing finalizers.
 pub(crate) fn add_finalizer(id: &ServiceId) -> Value {
     json!({"metadata": {"uid": id.uid, "finalizers": [FINALIZER]}})
 }
@@ -36,12 +36,12 @@ pub(crate) fn release(id: &ServiceId) -> Value {
     })
 }
 
-/// Writes nothing but the changed conditions.
+/// Returns a patch that changes nothing except the conditions that [`with_conditions`] adds.
 pub(crate) fn only_conditions(id: &ServiceId) -> Value {
     json!({"metadata": {"uid": id.uid}})
 }
 
-/// Adds the changed conditions to a patch. Conditions are merged by type, so those of other clients are kept.
+/// Adds the changed conditions to a patch. Conditions are merged by type, so other clients keep theirs.
 pub(crate) fn with_conditions(
     patch: Value,
     before: &Conditions,

@@ -18,7 +18,7 @@ use crate::{
 const PAGE: u32 = 500;
 
 impl Executor {
-    /// Gets the state of a Service from the API server, not from the cache.
+    /// Reads the state of a Service from the API server instead of the cache.
     pub(crate) async fn standing(&self, id: &ServiceId, reading: &Reading) -> Result<Standing, Error> {
         let services: Api<KubeService> = Api::namespaced(self.client.clone(), &id.namespace);
         let found = match within(services.get(&id.name)).await {

@@ -85,7 +85,7 @@ impl Executor {
         }
     }
 
-    /// Executes what follows from an answer of the adapter, and returns when the next round runs.
+    /// Does what an answer of the adapter requires, and returns when to plan for the Service again.
     fn apply(&self, id: &ServiceId, outcome: &Outcome) -> NextPass {
         if outcome.hosts_failed {
             self.metrics.hosts_failed();
@@ -188,7 +188,7 @@ fn owner(id: &ServiceId) -> Owner {
     }
 }
 
-/// Users wait for changed settings, and traffic waits for nodes. All other calls only compare states and can wait.
+/// Changed settings are urgent for users, and node changes are urgent for traffic. All other calls only compare states and can wait.
 fn priority(why: &Why) -> Priority {
     match why {
         Why::Missing | Why::Changed => Priority::Interactive,

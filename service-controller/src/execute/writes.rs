@@ -1,4 +1,4 @@
-//! Writes the finalizer, the status and the conditions of a Service to the API server. [`patch`] has the bodies.
+//! Writes the finalizer, the status and the conditions of a Service to the API server. The bodies are in [`patch`].
 
 use controller_core::kube_api::within;
 use k8s_openapi::api::core::v1::Service as KubeService;
@@ -66,7 +66,7 @@ impl Executor {
         Ok(NextPass::Now)
     }
 
-    /// Writes the conditions of a Service, unless they are already there.
+    /// Writes the conditions of a Service that have changed.
     pub(crate) async fn write_conditions(
         &self,
         service: &mut Service,

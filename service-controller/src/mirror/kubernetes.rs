@@ -160,7 +160,7 @@ fn conditions(object: &KubeService, reading: &Reading) -> Conditions {
     Conditions { ready, ports, are_ours }
 }
 
-/// Converts a condition into the form that the API server expects. `now`: the time at which its status changes.
+/// Converts a condition into the form that the API server expects. `now` is the time of a change of the condition's status.
 pub(crate) fn to_condition(name: &str, condition: &Condition, now: Timestamp) -> KubeCondition {
     KubeCondition {
         type_: name.to_owned(),
@@ -172,8 +172,8 @@ pub(crate) fn to_condition(name: &str, condition: &Condition, now: Timestamp) ->
     }
 }
 
-/// Returns the valid ports, and the errors and node ports of the invalid ones. Current API servers do not allow invalid ports. If a later
-/// version allows them, the controller must not ignore such ports silently.
+/// Returns the valid ports, and for the invalid ports the errors and the node ports. Current API servers do not allow invalid ports. If a
+/// later version allows invalid ports, the controller must not ignore them silently.
 fn ports(spec: &ServiceSpec) -> (Vec<Port>, Vec<Refusal>, Vec<u16>) {
     let (mut ports, mut unread, mut node_ports) = (Vec::new(), Vec::new(), Vec::new());
     for (at, given) in spec.ports.iter().flatten().enumerate() {
@@ -188,7 +188,7 @@ fn ports(spec: &ServiceSpec) -> (Vec<Port>, Vec<Refusal>, Vec<u16>) {
     (ports, unread, node_ports)
 }
 
-/// Returns the port, or the invalid field with the error.
+/// Returns the port, or the name of the invalid field and the error.
 fn port(port: &ServicePort) -> Result<Port, (&'static str, String)> {
     let number = |field, number: i32| {
         u16::try_from(number).map_err(|_range| (field, format!("invalid port {number}: write 1 to 65535")))

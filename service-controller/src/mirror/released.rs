@@ -1,8 +1,8 @@
-//! The orphans that users released in a ConfigMap. The ConfigMap is in the namespace of this process, which is that of the pod or of the
+//! The orphans that users released in a ConfigMap. The ConfigMap is in the namespace of this process: the namespace of the pod or of the
 //! kubeconfig.
 //!
-//! A client that may write the ConfigMap can only cause the deletion of load balancers that no Service uses. If the ConfigMap does not
-//! exist or the controller may not read it, no orphan is released.
+//! A client that may write the ConfigMap can delete only load balancers that no Service uses. If the ConfigMap does not exist or the
+//! controller may not read it, no orphan is released.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,14 +21,14 @@ use crate::plan::{
     service::ServiceId,
 };
 
-/// Name of the ConfigMap. A key is the UID of a former Service, its value the `NAMESPACE/NAME` of that Service.
+/// Name of the ConfigMap. Each key is the UID of a former Service; the value is the `NAMESPACE/NAME` of that Service.
 pub(crate) const RELEASES: &str = "cloud-controllers-orphans";
 
 /// The current content of the ConfigMap.
 pub(super) type Released = Arc<watch::Sender<Releases>>;
 
 impl Mirrors {
-    /// Returns whether a user released the load balancer that was created for this Service, and under the right name.
+    /// Returns whether a user released the load balancer that was created for this Service, and whether the released name is right.
     pub(crate) fn release(&self, id: &ServiceId) -> Release {
         self.released.borrow().of(id)
     }

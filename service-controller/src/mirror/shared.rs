@@ -1,4 +1,5 @@
-//! State that Services share: the node sets, each computed once for all Services with the same selector; and the adapter's capabilities.
+//! State that Services share: the adapter's capabilities and the node sets. Each node set is computed once for all Services with the same
+//! selector.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,9 +28,9 @@ use crate::plan::{
     targets::{Node, Targets},
 };
 
-/// Delay after the last change of nodes before the sets are computed.
+/// Time between the last change of nodes and the computation of the sets.
 const DEBOUNCE: Duration = Duration::from_millis(200);
-/// Maximum delay after the first change of nodes.
+/// Maximum time between the first change of nodes and the computation of the sets.
 const MAX_DEBOUNCE: Duration = Duration::from_secs(1);
 /// Delay between calls to an adapter that does not return its capabilities.
 const CAPABILITIES_RETRY: Duration = Duration::from_secs(2);
@@ -44,7 +45,7 @@ type Since = (Arc<Targets>, Instant);
 pub(crate) struct Shared {
     /// Node sets by selector; `None`: the set of all nodes. Each operation is atomic, so a poisoned lock leaves the map consistent.
     targets: Mutex<BTreeMap<Option<Selector>, Since>>,
-    /// The node selectors in force, of Services that do not select all nodes.
+    /// The node selectors in force. Services that select all nodes have no entry.
     selectors: Mutex<BTreeMap<ServiceId, Selector>>,
     /// Services that request an address which a load balancer has released, and that were not reconciled since then.
     freed: Mutex<BTreeSet<ServiceId>>,
@@ -73,8 +74,8 @@ impl Census {
         }
     }
 
-    /// Whether an empty node list must not be trusted: no watch event reported the deletion of the last node, or some removals are not
-    /// processed yet.
+    /// Whether an empty node list must not be trusted. That is so if no watch event reported the deletion of the last node, or if some
+    /// removals are not processed yet.
     fn doubts_that_none_is_left(self) -> bool {
         self.nodes > 0 || !self.last_deletion_observed
     }
@@ -152,8 +153,8 @@ impl Mirrors {
         }
     }
 
-    /// Waits until the adapter reports that it does not support load balancers. Such an adapter may lack the watch, so the capabilities are
-    /// requested when the watch fails.
+    /// Waits until the adapter reports that it does not support load balancers. Such an adapter may also lack the watch, so a failed watch
+    /// leads to a request for the capabilities.
     async fn without_load_balancers(&self, adapter: &Adapter) {
         let without = |features: &Features| !features.has(name::LOAD_BALANCERS);
         let (mut links, mut known) = (self.cloud.links(), self.shared.features.subscribe());
@@ -175,7 +176,7 @@ impl Mirrors {
         }
     }
 
-    /// Requests the adapter's capabilities: when the cache of load balancers is synced, and on each new connection, because the adapter may
+    /// Requests the adapter's capabilities when the cache of load balancers is synced, and on each new connection, because the adapter may
     /// have been updated.
     async fn follow_features(&self, adapter: &Adapter) {
         let (mut links, mut connections) = (self.cloud.links(), self.cloud.connections());
@@ -204,8 +205,8 @@ impl Mirrors {
 
     /// Returns the nodes that a Service's load balancer selects, and the time at which that set last changed.
     ///
-    /// Records the selector in force, so that the set of this selector is kept up to date. The selector in force may differ from the one in
-    /// the Service.
+    /// Records the selector in force, so that its node set is kept up to date. The selector in force may differ from the selector in the
+    /// Service.
     pub(crate) fn targets_of(&self, id: &ServiceId, selector: Option<&Selector>) -> (Arc<Targets>, Instant) {
         match selector {
             None => self.shared.selectors().remove(id),
@@ -220,7 +221,7 @@ impl Mirrors {
         self.shared.sets().entry(selector.cloned()).or_insert_with(compute).clone()
     }
 
-    /// Requeues the Services that request one of these addresses, because load balancers no longer have them.
+    /// Requeues the Services that request one of these addresses, because load balancers have released the addresses.
     pub(super) fn addresses_freed(&self, addresses: &BTreeSet<IpAddr>) {
         let defaults = &self.reading.defaults;
         let asks = |service: &Service| {
@@ -239,7 +240,7 @@ impl Mirrors {
         self.shared.freed().remove(id)
     }
 
-    /// Called when a node changed.
+    /// Handles a change of a node.
     pub(super) fn node_changed(&self, change: &Change<ObjectName, Node>) {
         self.shared.census().hear(change);
         self.nodes_changed.notify_one();
@@ -300,7 +301,7 @@ impl Mirrors {
 
     fn know(&self, features: Features) {
         self.shared.features.send_replace(Some(Arc::new(features)));
-        // All Services are requeued, even those that need no new capability: a Service that waits for the adapter would otherwise wait
+        // All Services are requeued, even those that need no new capability. Otherwise, a Service that waits for the adapter would wait
         // until its backoff ends.
         self.wake_all();
     }

@@ -52,9 +52,9 @@ pub(crate) struct Wishes {
     pub(crate) tags: Option<Wish<BTreeMap<String, String>>>,
     pub(crate) size: Option<Wish<String>>,
     pub(crate) zone: Option<Wish<String>>,
-    /// The settings of each port, in the Service's order.
+    /// The settings of each port, in the sequence of the Service's ports.
     pub(crate) ports: Vec<PortWishes>,
-    /// Settings for the adapter of one vendor.
+    /// The settings for vendor-specific adapters.
     pub(crate) vendor: Vec<VendorWish>,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct PortWishes {
     pub(crate) connection_limit: Option<Wish<u32>>,
 }
 
-/// A requested setting for the adapter of one vendor.
+/// A requested setting for a vendor-specific adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VendorWish {
     pub(crate) adapter: String,
@@ -102,7 +102,7 @@ pub(crate) fn wishes(service: &Service, defaults: &Defaults) -> (Wishes, Vec<Ref
     (reader.wishes(service.ports.len()), reader.refusals)
 }
 
-/// Adds a cluster default, by the annotation's name without the prefix.
+/// Adds a cluster default. `name` is the name of the annotation without the prefix.
 pub(crate) fn add_default(defaults: &mut Defaults, name: &str, value: &str) -> Result<(), String> {
     let mut alone = Defaults::default().within(defaults.bounds().clone());
     alone.set(name, value)?;
@@ -141,7 +141,7 @@ struct Reader<'a> {
     service: &'a Service,
     /// Ports that any Service may use for health checks.
     ports: &'a Ports,
-    /// How many certificates the ports may still have, all together.
+    /// Number of certificates that the remaining ports may have in total.
     certificates: usize,
     refusals: Vec<Refusal>,
 }
@@ -170,8 +170,8 @@ impl Reader<'_> {
         }
     }
 
-    /// The operator writes the template, and only the Service's own names are inserted. In an annotation, a user could write another
-    /// Service's name.
+    /// A default is a template from the operator, into which only the Service's own names are inserted. An annotation comes from a user,
+    /// who could write another Service's name.
     fn name(&mut self) -> Option<Wish<String>> {
         match self.settings.get(keys::NAME)?.origin {
             Origin::Default => self.read(keys::NAME, values::name),
@@ -193,7 +193,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A default applies to all Services, so a port is not valid just because one Service has this node port.
+    /// A default applies to all Services. That one Service has a node port therefore does not make the port a valid default.
     fn health_port(&mut self) -> Option<Wish<u32>> {
         let (ports, service) = (self.ports, self.service);
         match self.settings.get(keys::HEALTH_PORT)?.origin {

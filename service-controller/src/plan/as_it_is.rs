@@ -1,9 +1,9 @@
-//! Adapts refused settings to the existing load balancer: keeps the settings, but takes the load balancer's values for fields that cannot
-//! change.
+//! Adapts refused settings to the existing load balancer. Fields that cannot change get the load balancer's values, and all other settings
+//! are kept.
 //!
-//! The contract has no call that changes backends alone. Without this module, after a restart, deleted nodes would stay behind a load
-//! balancer with refused settings, and new nodes would be missing. The last valid settings are not a valid replacement, because the adapter
-//! has already applied the possible part of the new settings.
+//! The contract has no call that changes only backends. Without this module, refused settings would also block node changes after a
+//! restart: deleted nodes would stay in the load balancer, and new nodes would be missing. The last valid settings are no valid
+//! replacement, because the adapter has already applied the part of the new settings that is possible.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -37,7 +37,7 @@ pub(crate) fn addresses_of(service: &Service, seen: Option<&[Balancer]>) -> Vec<
     if shown.is_empty() { service.ingress.iter().filter_map(read).collect() } else { shown }
 }
 
-/// Families of these addresses: first the requested families in their order, then the others.
+/// Returns the families of these addresses: first the requested families in the requested sequence, then all other families.
 pub(super) fn families_of(there: &[IpAddr], asked: &[Family]) -> Vec<Family> {
     let has = |family: &Family| there.iter().any(|address| Family::of(*address) == *family);
     let others = [Family::V4, Family::V6].into_iter().filter(|family| !asked.contains(family));
@@ -46,8 +46,8 @@ pub(super) fn families_of(there: &[IpAddr], asked: &[Family]) -> Vec<Family> {
 
 /// Sets these fields to the values of the existing load balancer. `None`: a value is not known.
 ///
-/// `good`: the last valid settings, which are the best source. The caller has already set the families with `families_of`, because the
-/// source ranges depend on the families.
+/// `good` is the last valid specification, which is the best source of values. The caller has already set the families with `families_of`,
+/// because the source ranges depend on the families.
 pub(super) fn keep(
     spec: &mut LoadBalancerSpec,
     fixed: &BTreeSet<String>,
@@ -82,7 +82,7 @@ fn as_before(spec: &mut LoadBalancerSpec, field: &str, good: &LoadBalancerSpec) 
     Some(())
 }
 
-/// Index in `spec.ports` of a port that another user of the load balancer occupies, taken from the field that the adapter names.
+/// Returns the index in `spec.ports` from a field that the adapter names. Another user of the load balancer occupies that port.
 pub(crate) fn port(field: &str) -> Option<usize> {
     field.strip_prefix("spec.listeners[")?.strip_suffix("].port")?.parse().ok()
 }
@@ -97,8 +97,8 @@ fn keep_one(spec: &mut LoadBalancerSpec, field: &str, there: &[IpAddr]) -> Optio
     match name {
         FAMILIES => (),
         "spec.requested_addresses" => {
-            // The existing addresses are requested by value, so that addresses reserved by the user are not released. If the user requested
-            // no address, no address is set.
+            // The existing addresses are requested by value, because addresses that the user reserved must not be released. If the user
+            // requested no address, no address is set.
             let kept = |asked: &String| {
                 let family = Family::of(asked.parse().ok()?);
                 there.iter().find(|address| Family::of(**address) == family).map(ToString::to_string)
@@ -110,7 +110,7 @@ fn keep_one(spec: &mut LoadBalancerSpec, field: &str, there: &[IpAddr]) -> Optio
             let other = if spec.scheme() == Scheme::Internal { Scheme::Internet } else { Scheme::Internal };
             spec.set_scheme(other);
         }
-        // If these fields are empty, the adapter keeps the existing values or refuses again.
+        // If these fields are empty, the adapter keeps the existing values or refuses the request again.
         "spec.address_pool" => spec.address_pool.clear(),
         "spec.subnets" => spec.subnets.clear(),
         "spec.size" => spec.size.clear(),

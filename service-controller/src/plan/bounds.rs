@@ -1,6 +1,7 @@
 //! Limits that the operator sets for all Services.
 //!
-//! The user of one namespace writes a Service, but its load balancer affects all nodes and uses the permissions of the cloud account.
+//! A user with access to one namespace writes a Service, but its load balancer affects all nodes and uses the permissions of the cloud
+//! account.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -17,7 +18,7 @@ const PORTS_NAMED: usize = 4;
 pub(crate) struct Bounds {
     /// Ports of nodes that any Service may use for health checks.
     pub(crate) health_check_ports: Ports,
-    /// Maximum number of members of a new load balancer: listeners times nodes.
+    /// Maximum number of members of a new load balancer, which is the number of listeners times the number of nodes.
     pub(crate) members: usize,
 }
 

@@ -1,4 +1,5 @@
-//! The adapter's reports about a load balancer, reduced to the fields in use: items of the watch, and answers to ensure and delete.
+//! The adapter's reports about a load balancer: items of the watch, and answers to ensure and delete calls. They are reduced to the fields
+//! in use.
 
 use std::{fmt, time::Duration};
 
@@ -12,16 +13,16 @@ use super::service::{Ingress, IngressPort, Transport};
 
 /// Type of the condition of a load balancer that waits for the call budget.
 const WAITING_FOR_BUDGET: &str = "WaitingForBudget";
-/// Type of the condition of a load balancer for which a vendor write keeps failing, and is tried again.
+/// Type of the condition of a load balancer for which a vendor write fails repeatedly and is tried again.
 const WRITE_FAILED: &str = "WriteFailed";
 
-/// State of a load balancer. A state unknown to this version is `Unknown`: neither success nor absence.
+/// State of a load balancer. A state that this version does not know is `Unknown`, which means neither success nor absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Unknown,
     Pending,
     Active,
-    /// The load balancer serves traffic, but some of its parts do not.
+    /// The load balancer serves traffic, but some parts of the load balancer do not work.
     Degraded,
     Error,
     Deleting,
@@ -116,20 +117,20 @@ impl fmt::Display for WriteFailure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EnsureResult {
     pub(crate) state: State,
-    /// Number of vendor writes in the convergence that this answer reports.
+    /// Number of vendor writes of the change that this answer reports.
     pub(crate) steps: u32,
     pub(crate) applied_hash: String,
     pub(crate) ingress: Vec<Ingress>,
     /// What the load balancer waits for, or why it is out of sync. Users see this text, which is a single line.
     pub(crate) why: String,
-    /// If the load balancer waits for the call budget: the part of the message that does not change during the wait.
+    /// The part of the message that does not change during the wait, if the load balancer waits for the call budget.
     pub(crate) budget: Option<String>,
     pub(crate) failure: Option<WriteFailure>,
     pub(crate) retry_after: Option<Duration>,
 }
 
 impl EnsureResult {
-    /// Whether the adapter changed the load balancer, given what the cache showed before.
+    /// Whether the adapter changed the load balancer. `seen` is what the cache showed before.
     ///
     /// `steps` alone is not sufficient: an adapter may count the steps of a convergence that ended long ago.
     pub(crate) fn worked(&self, seen: Option<&[Balancer]>) -> bool {
@@ -159,7 +160,7 @@ impl From<EnsureLoadBalancerResponse> for EnsureResult {
 pub(crate) struct Removal {
     pub(crate) state: State,
     pub(crate) why: String,
-    /// If the deletion waits for the call budget: the part of the message that does not change during the wait.
+    /// The part of the message that does not change during the wait, if the deletion waits for the call budget.
     pub(crate) budget: Option<String>,
     pub(crate) failure: Option<WriteFailure>,
     pub(crate) retry_after: Option<Duration>,
@@ -177,7 +178,7 @@ impl From<DeleteLoadBalancerResponse> for Removal {
     }
 }
 
-/// The text before the colon, because the text after the colon has numbers that change. Source: docs/reference/driver.md.
+/// The text before the colon is used, because the text after the colon contains changing numbers. Source: docs/reference/driver.md.
 fn budget(conditions: &[LoadBalancerCondition]) -> Option<String> {
     let LoadBalancerCondition { message, .. } =
         conditions.iter().find(|it| it.r#type == WAITING_FOR_BUDGET)?;

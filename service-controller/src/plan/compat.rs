@@ -1,7 +1,7 @@
 //! Translates annotations of other controllers into annotations of this controller.
 //!
-//! The translation precedes every other use of the Service, so no other module knows the origin of a key. An annotation that cannot be
-//! translated is refused, with the replacement to write, and never ignored.
+//! The translation comes before every other use of the Service, so no other module knows the origin of a key. An annotation that cannot be
+//! translated is refused instead of ignored, and the error names the replacement to write.
 
 pub(crate) mod openstack;
 
@@ -11,7 +11,7 @@ use telemetry::nearest;
 
 use super::{Refusal, annotations::keys::PREFIX, foreign::Foreign};
 
-/// Adopts load balancers without an owner, because another controller already created a load balancer for the Service.
+/// The setting to adopt load balancers without an owner, because another controller already created a load balancer for the Service.
 const ADOPT: (&str, &str) = ("adopt", "owned");
 
 /// The other controller whose annotations are translated.
@@ -22,8 +22,8 @@ pub(crate) enum Compat {
 }
 
 impl Compat {
-    /// The field manager of the other controller's writes to Services. The other controller's load balancers are adopted, and the other
-    /// controller's finalizers are treated as this controller's own.
+    /// Returns the field manager of the other controller's writes to Services. The other controller's load balancers are adopted, and its
+    /// finalizers are treated as this controller's finalizers.
     pub(crate) fn manager(self) -> &'static str {
         match self {
             Self::Openstack => "openstack-cloud-controller-manager",
@@ -46,18 +46,18 @@ pub(crate) enum Becomes {
     Setting(&'static str, Read),
     /// Sets this setting and a second one.
     SettingWith(&'static str, Read, (&'static str, &'static str)),
-    /// Sets the setting named second, unless the annotation named first is present. That annotation takes precedence.
+    /// Sets the setting that is named second, unless the Service has the annotation that is named first. That annotation takes precedence.
     SettingUnless(&'static str, &'static str, Read),
     /// Sets nothing: the other controller wrote the annotation for information only.
     Nothing,
     /// Cannot be translated. The text says what to do instead.
     Refused(&'static str),
-    /// Cannot be translated. The text says what to do instead. If the annotation named first is present, that annotation takes precedence,
-    /// and nothing is refused.
+    /// Cannot be translated. The text says what to do instead. If the Service has the annotation that is named first, that annotation takes
+    /// precedence, and nothing is refused.
     RefusedUnless(&'static str, &'static str),
 }
 
-/// Converts a value. `Ok(None)`: the value is the default. `Err`: the reason why the value is invalid.
+/// Converts a value. `Ok(None)`: the value is the default. `Err`: the value is invalid, for this reason.
 pub(crate) type Read = fn(&str) -> Result<Option<String>, String>;
 
 /// The translated annotations of a Service.

@@ -3,9 +3,9 @@
 use controller_core::events::gist;
 use jiff::Timestamp;
 
-/// Whether the load balancer serves as the Service requests.
+/// Condition type: whether the load balancer serves traffic as the Service requests.
 pub(crate) const READY: &str = "cloudadapter.dev/Ready";
-/// Whether the load balancer cannot serve a port. Kubernetes defines the name (KEP-1435).
+/// Condition type: whether the load balancer cannot serve a port. Kubernetes defines this name (KEP-1435).
 pub(crate) const PORTS_ERROR: &str = "LoadBalancerPortsError";
 
 /// A condition in the status.
@@ -14,10 +14,10 @@ pub(crate) struct Condition {
     pub(crate) status: bool,
     pub(crate) reason: String,
     pub(crate) message: String,
-    /// The `metadata.generation` that the condition is about. `None`: the Service has no generation. API servers up to Kubernetes 1.36 do
-    /// not count the changes of Services.
+    /// The `metadata.generation` that the condition is about. `None`: the Service has no generation, because API servers up to Kubernetes
+    /// 1.36 do not count the changes of Services.
     pub(crate) generation: Option<i64>,
-    /// `None`: the status changes with this write.
+    /// The time of the last change of the condition's status. `None`: the status changes with this write.
     pub(crate) since: Option<Timestamp>,
 }
 
@@ -25,9 +25,9 @@ pub(crate) struct Condition {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conditions {
     pub(crate) ready: Option<Condition>,
-    /// `None`: no port fails, or another client wrote the condition.
+    /// The condition about failing ports. `None`: no port fails, or another client wrote the condition.
     pub(crate) ports: Option<Condition>,
-    /// This controller wrote the conditions, according to `metadata.managedFields`.
+    /// Whether this controller wrote the conditions, according to `metadata.managedFields`.
     pub(crate) are_ours: bool,
 }
 
@@ -35,9 +35,9 @@ pub(crate) struct Conditions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Readiness {
     Ready,
-    /// The adapter is working on a load balancer that does not serve as requested yet.
+    /// The adapter is working on the load balancer, which does not serve traffic as requested yet.
     Pending,
-    /// The load balancer waits, is refused or fails: reason in CamelCase, and the text of the Event.
+    /// The load balancer waits, is refused or fails. Contains the reason in CamelCase, and the text of the Event.
     Failing(String, String),
 }
 
@@ -55,7 +55,7 @@ impl Conditions {
 }
 
 impl Condition {
-    /// Keeps the former condition if nothing but numbers in the message changed, and the time if the status is the same.
+    /// Keeps the former condition if only numbers in the message changed. Keeps the former time if the status is the same.
     pub(crate) fn after(self, before: Option<&Self>) -> Self {
         let Some(before) = before.filter(|it| it.status == self.status) else { return self };
         let same = self.reason == before.reason

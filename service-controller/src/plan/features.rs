@@ -1,4 +1,4 @@
-//! Compares the capabilities of the adapter with what a Service needs, before any call.
+//! Compares the adapter's capabilities with what a Service needs before the adapter is called.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,12 +14,12 @@ use super::{
     service::{Service, Transport},
 };
 
-/// Identity and capabilities of the adapter. A capability with a level unknown to this version counts as missing.
+/// Identity and capabilities of the adapter. A capability counts as missing if this version does not know its level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Features {
     /// The scheme of the cloud's provider IDs, such as `openstack`.
     pub(crate) vendor: String,
-    /// Each capability, with the supported values if the capability is a choice of values. `None`: all values.
+    /// The capabilities, each with the supported values if the capability is a choice of values. `None`: all values are supported.
     can: BTreeMap<String, Option<BTreeSet<String>>>,
 }
 
@@ -69,7 +69,7 @@ impl<const N: usize> From<[&str; N]> for Features {
 
 /// The settings of a Service that request a feature, as the user wrote them.
 ///
-/// Features that Kubernetes provides without the cloud are not requested: kube-proxy implements session affinity, and a Service that only
+/// Features that also work without the cloud do not count as requested. kube-proxy implements session affinity, and a Service that only
 /// prefers two families also works with one family.
 pub(crate) fn places(need: &Need, service: &Service, wishes: &Wishes, probe: &Probe) -> Vec<String> {
     let port = need.listener.and_then(|at| wishes.ports.get(at));

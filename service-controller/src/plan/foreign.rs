@@ -18,7 +18,7 @@ pub(crate) struct Foreign {
 }
 
 impl Foreign {
-    /// Names an annotation in messages by the key that the user wrote.
+    /// Returns an annotation's name for messages, which contains the key that the user wrote.
     pub(crate) fn place(&self, key: &str) -> String {
         match self.from.get(key) {
             Some(old) => format!("annotation {old} (new name: {key})"),

@@ -1,4 +1,4 @@
-//! Health check of the nodes: a pure function of the traffic policy and the health-check annotations.
+//! Determines the health check of the nodes only from the Service and its health-check annotations. This module is pure.
 
 use cloud_api_proto::v1alpha1::{HealthCheck, Listener, Protocol, health_check::Kind};
 
@@ -14,14 +14,14 @@ use super::{
     service::{Port, Service, Traffic},
 };
 
-/// Path at which kube-proxy and its replacements answer: on `spec.healthCheckNodePort` for one Service, and on a port of kube-proxy for the
-/// node.
+/// Path of the health endpoints of kube-proxy and its replacements. The endpoint for one Service is on `spec.healthCheckNodePort`, and the
+/// endpoint for the node is on a port of kube-proxy.
 const HEALTH_PATH: &str = "/healthz";
 
 /// The health check, and the setting that selected it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Probe {
-    /// `None`: the driver chooses the health check.
+    /// The health check. `None`: the driver chooses the health check.
     pub(crate) check: Option<HealthCheck>,
     /// The setting that requires HTTP, if the health check uses HTTP.
     pub(crate) field: String,
@@ -68,8 +68,8 @@ pub(crate) fn probe(service: &Service, wishes: &Health) -> Result<Probe, Vec<Ref
     Ok(Probe { check, field })
 }
 
-/// The health check that the mode implies. With `Local`, the node reports whether it has an endpoint. With `Cluster`, any node whose node
-/// port accepts connections is healthy.
+/// Returns the health check that the mode implies. With `Local`, the node reports whether it has an endpoint. With `Cluster`, any node is
+/// healthy if its node port accepts connections.
 fn basis(service: &Service, mode: Option<&Wish<HealthMode>>) -> Result<Probe, Refusal> {
     let place = |default: &str| mode.map_or_else(|| default.to_owned(), |wish| wish.given.place.clone());
     let check = match (mode.map_or(HealthMode::Auto, |wish| wish.value), service.traffic) {
@@ -103,13 +103,13 @@ fn node_port(service: &Service) -> Option<HealthCheck> {
     one_of(&service.ports.iter().map(port).collect::<Vec<_>>())
 }
 
-/// A TCP health check of node ports. `ports`: protocol, port and node port of each. `None` if no port uses TCP.
+/// Returns a TCP health check of node ports. `ports` contains the protocol, port and node port of each listener. `None`: no port uses TCP.
 fn one_of(ports: &[(Protocol, u32, u32)]) -> Option<HealthCheck> {
     let tcp = ports.iter().filter(|(protocol, ..)| *protocol == Protocol::Tcp);
     let (_, _, node_port) = tcp.min_by_key(|(_, port, _)| *port)?;
     let mixed = ports.iter().any(|(protocol, ..)| *protocol != Protocol::Tcp);
-    // By default each listener checks its own node port. UDP ports would never answer, so with mixed protocols all listeners check the node
-    // port of the lowest TCP port.
+    // By default, each listener checks its own node port. UDP ports do not answer health checks, so with mixed protocols all listeners
+    // check the node port of the lowest TCP port.
     let port = mixed.then_some(*node_port);
     Some(HealthCheck { kind: Kind::Tcp.into(), port, ..HealthCheck::default() })
 }

@@ -1,9 +1,9 @@
-//! Decides what to do about a load balancer of this cluster whose Service is gone, or is no longer managed: the Service needs no load
-//! balancer and does not have this controller's finalizer.
+//! Decides what to do about a load balancer of this cluster whose Service is gone or no longer managed. A Service is no longer managed if
+//! it needs no load balancer and does not have this controller's finalizer.
 //!
-//! A Service that is missing in the cache proves nothing. A deletion needs a live answer of the API server and proof of ownership: this
-//! process created the load balancer, or its Service exists and needs none. Any other load balancer is an orphan. The controller reports an
-//! orphan, and deletes it if a user releases it by name, or gradually after some time if the flags say so.
+//! A Service that is missing in the cache proves nothing. A deletion requires a live answer of the API server and proof of ownership: this
+//! process created the load balancer, or its Service exists and needs no load balancer. Any other load balancer is an orphan, which the
+//! controller reports. An orphan is deleted if a user releases it by name, or after some time if the flags request that.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,13 +17,13 @@ use super::{
 /// Maximum number of ConfigMap keys that are read. Users release orphans one by one, so they do not need more.
 pub(crate) const MOST_RELEASES: usize = 1000;
 
-/// Minimum time between the report of an orphan and its deletion, so that all other orphans are found first.
+/// Minimum time between the report of an orphan and its deletion. All other orphans are found within this time.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Live answer of the API server about the Service for which a load balancer was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// The Service exists and needs a load balancer or has this controller's finalizer, so the cache lags behind.
+    /// The Service exists, and needs a load balancer or has this controller's finalizer. The cache lags behind.
     Ours,
     /// The Service exists and needs no load balancer.
     WantsNone,
@@ -43,7 +43,7 @@ pub(crate) enum Orphans {
     DeleteAfter(Duration),
 }
 
-/// The released orphans: the UID of the former Service, and its `NAMESPACE/NAME`.
+/// The released orphans, as the UID and the `NAMESPACE/NAME` of the former Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Releases(BTreeMap<String, String>);
 
@@ -75,39 +75,39 @@ impl Releases {
         }
     }
 
-    /// Whether both have the same entry for this UID.
+    /// Whether both versions of the ConfigMap contain the same entry for this UID.
     pub(crate) fn agrees(&self, other: &Self, uid: &str) -> bool {
         self.0.get(uid) == other.0.get(uid)
     }
 }
 
-/// The first decision about a Service that is missing in the cache, made before the API server is asked for the Service.
+/// The first decision about a Service that is missing in the cache, made before the controller requests the Service from the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Check {
     /// Nothing is left to do. The memory is dropped after this time.
     Done(Vec<Fact>, Option<Duration>),
-    /// The cache may lag behind, or more Services may disappear.
+    /// Check again after this time, because the cache may lag behind, or more Services may disappear.
     Wait(Duration),
-    /// The adapter must not be called for this time, as it requested.
+    /// Do not call the adapter for this time, as the adapter requested.
     Hold(Duration),
     /// Get the Service from the API server, then [`judge`].
     Verify,
 }
 
-/// The decision about a leftover load balancer.
+/// The decision about a load balancer that no Service uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Delete it now, if the deletion brake allows that. If the deletion fails, this step is reported.
+    /// Delete the load balancer, if the deletion brake allows that (`braked`). If the deletion fails, `step` is reported.
     Remove { step: Operation, braked: bool },
-    /// Delete it if the deletion brake allows that and no Service has the UID in the load balancer's tags.
+    /// Delete the load balancer, if the deletion brake allows that and no Service has the UID in the load balancer's tags.
     RemoveOrphan,
-    /// Delete it without the brake, because a user released it, unless a Service has the UID in the load balancer's tags.
+    /// Delete the load balancer without the brake, because a user released it, unless a Service has the UID in the load balancer's tags.
     RemoveReleased,
-    /// Report it, and check it again after this time, if a time is given.
+    /// Report the load balancer. Check it again after this time, if a time is given.
     Report(Option<Duration>),
     /// Do nothing: the cache will show the Service.
     Wait,
-    /// Do nothing: it belongs to another controller.
+    /// Do nothing, because the load balancer belongs to another controller.
     Leave,
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn there(cloud: &[Balancer]) -> Vec<String> {
     cloud.iter().filter(|it| it.state != State::Deleting).map(|it| it.vendor_id.clone()).collect()
 }
 
-/// Processes a round for a Service that is missing in the cache.
+/// Makes the first decision about a Service that is missing in the cache, and updates its memory.
 pub(crate) fn check(memory: &mut Memory, cloud: Option<&[Balancer]>, now: Duration) -> Check {
     memory.reported.resolve(Topic::Wish);
     memory.reported.resolve(Topic::Refused);
@@ -160,7 +160,7 @@ pub(crate) fn judge(
         // A deletion that has begun continues, whatever its reason was.
         (Standing::Gone, _) if memory.is_removing() => remove(Operation::LeftOver),
         (Standing::Gone, _) if *release == Release::Given => Verdict::RemoveReleased,
-        // If a user deleted the load balancer, the removal only deletes what the user left, so the brake does not apply.
+        // If a user deleted the load balancer, the removal only deletes the remains, so the brake does not apply.
         (Standing::Gone, _) if memory.owned.created => {
             Verdict::Remove { step: Operation::LeftOver, braked: !memory.has_vanished() }
         }
@@ -175,7 +175,7 @@ pub(crate) fn judge(
     }
 }
 
-/// The name of a release that does not match the tags, if the load balancer is kept for that reason.
+/// Returns the name in a release that does not match the tags, if the load balancer is kept for that reason.
 pub(crate) fn refused_name(release: Release, standing: Standing, memory: &Memory) -> Option<String> {
     match release {
         Release::Misnamed(name)
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!((of(MOST_RELEASES - 1), of(MOST_RELEASES)), (Release::Given, Release::None));
     }
 
-    /// Applies an event to the memory. Returns whether this process has a load balancer of its own in the cloud afterwards.
+    /// Applies an event to the memory. Returns whether this process owns a load balancer in the cloud afterwards.
     fn happens(memory: &mut Memory, event: u8, now: Duration, ours: bool) -> bool {
         let delete_answered = |memory: &mut Memory, state| {
             let answer =

@@ -1,4 +1,4 @@
-//! Listeners of a load balancer: a pure function of the Service's ports and the settings of each.
+//! Determines the listeners of a load balancer from the Service's ports and the settings of each port. This module is pure.
 //!
 //! A setting for all ports is ignored on ports to which it does not apply, such as the PROXY protocol on UDP. It is refused if it applies
 //! to no port. A setting for one port must apply to that port. A cluster default is never refused.
@@ -18,7 +18,7 @@ use super::{
     service::{Port, Service, Transport},
 };
 
-/// Listeners in the Service's order, and the refusals.
+/// The listeners in the sequence of the Service's ports, and the refusals.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
     pub(crate) all: Vec<Listener>,
@@ -51,7 +51,7 @@ impl Listeners {
             application: application.into(),
             connect_timeout: wishes.connect_timeout.as_ref().map(|wish| wish.value.into()),
             connection_limit: wishes.connection_limit.as_ref().map(|wish| wish.value),
-            // The adapter interprets or ignores the application protocol, so no capability is needed.
+            // The adapter may ignore the application protocol, so no capability is needed.
             app_protocol: port.app_protocol.clone(),
         }
     }
@@ -116,7 +116,7 @@ impl Listeners {
         }
     }
 
-    /// Whether the setting applies to this port. A setting that must apply and does not is refused.
+    /// Whether the setting applies to this port. Refuses a setting that should apply but does not.
     fn fits<T>(&mut self, wish: &Wish<T>, here: bool, anywhere: bool, nowhere: &str) -> bool {
         match wish.given.origin {
             _ if here => (),
@@ -127,7 +127,7 @@ impl Listeners {
         here
     }
 
-    /// Reports a setting for several ports only once.
+    /// Reports a refusal only once, even if the setting applies to several ports.
     fn refuse(&mut self, refusal: Refusal) {
         if !self.refusals.contains(&refusal) {
             self.refusals.push(refusal);
@@ -159,7 +159,7 @@ impl CommonInputs {
     }
 }
 
-/// The transport in the contract.
+/// Converts the transport to the contract's protocol.
 pub(crate) fn protocol(transport: Transport) -> Protocol {
     match transport {
         Transport::Tcp => Protocol::Tcp,

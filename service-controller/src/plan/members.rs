@@ -1,7 +1,7 @@
-//! Limits the members of a Service's load balancer: listeners times nodes.
+//! Limits the number of members of a Service's load balancer, which is the number of listeners times the number of nodes.
 //!
-//! The user chooses the ports, and the operator chooses the nodes. So the limit applies to new requests of the user. An existing load
-//! balancer with unchanged ports and node selector continues to follow the nodes, however many are added.
+//! Users choose the ports, and the operator chooses the nodes. The limit therefore applies to new requests of users. An existing load
+//! balancer with unchanged ports and node selector still follows the nodes, however many nodes are added.
 
 use std::{fmt, sync::Arc};
 
@@ -15,7 +15,7 @@ use super::{
 /// Factor by which a load balancer may exceed the limit if no listing shows its members.
 const UNREAD: usize = 4;
 
-/// The number of members that a Service would have, above the limit.
+/// A number of members that exceeds the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Members {
     pub(crate) listeners: usize,
@@ -89,9 +89,9 @@ pub(super) fn verdict(service: &Service, wanted: &Wanted, most: usize, present: 
     if exists { Verdict::Grown(members) } else { Verdict::Refused(members.refusal()) }
 }
 
-/// Whether a load balancer has these ports and already had many members. Half of the members suffice as proof: the cache does not show the
-/// node selector of the load balancer, and nodes may have been added while no controller ran. An adapter that reads members only on an
-/// ensure reports no members after its start. In that case, up to four times the limit is accepted.
+/// Whether a load balancer has these ports and already had many members. Half of the members are sufficient proof: the cache does not show
+/// the load balancer's node selector, and nodes may have been added while no controller ran. After its start, an adapter may report no
+/// members until an ensure reads them. In that case, up to four times the limit is accepted.
 fn is_of(balancer: &Balancer, ports: &[String], members: Members) -> bool {
     let known = balancer.listeners.is_empty() || holds(&balancer.listeners, ports);
     let there = usize::try_from(balancer.backends).unwrap_or(usize::MAX);

@@ -35,11 +35,11 @@ pub(crate) const LAG: Duration = Duration::from_mins(5);
 /// How long the cache may still show a load balancer that was just deleted, especially after a restart of the adapter.
 const ORPHAN_AFTER: Duration = Duration::from_mins(1);
 
-/// Like `ORPHAN_AFTER`, but for a load balancer that this process created. For such a load balancer the lag of the cache does not matter:
-/// the delay only lets the deletion brake count many Services that disappear together.
+/// Like `ORPHAN_AFTER`, but for a load balancer that this process created. A lag of the cache does not matter here. The delay only lets the
+/// deletion brake count many Services that disappear together.
 const CREATED_ORPHAN_AFTER: Duration = Duration::from_secs(5);
 
-/// Delay before the next round if the adapter does not name one.
+/// Delay before the next reconcile if the adapter's answer contains no delay.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// The memory of one Service.
@@ -60,10 +60,9 @@ pub(crate) struct Outcome {
     /// Events to emit, in order.
     pub(crate) facts: Vec<Fact>,
     pub(crate) next: NextPass,
-    /// The duration from the first request of an update of the nodes to the request of this round. `None`: this round did not finish an
-    /// update.
+    /// Time from the first to the last request for a node update that is now complete. `None`: no node update was completed.
     pub(crate) hosts_updated: Option<Duration>,
-    /// The update of the nodes failed, and no load balancer serves traffic.
+    /// Whether the update of the nodes failed, and no load balancer serves traffic.
     pub(crate) hosts_failed: bool,
     /// The current problem, even if it was reported before.
     pub(crate) problem: Option<Fact>,
@@ -71,15 +70,15 @@ pub(crate) struct Outcome {
     pub(crate) waits: String,
 }
 
-/// When the next round runs.
+/// When to plan for the Service again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum NextPass {
-    /// The next round runs at once, because more may have to be done.
+    /// At once, because more work may be due.
     #[default]
     Now,
-    /// The next round runs after a delay, because the adapter is working.
+    /// After a delay, because the adapter is working.
     After(Duration),
-    /// The next round runs with backoff, because a call failed.
+    /// With backoff, because a call failed.
     Backoff,
 }
 
@@ -127,7 +126,7 @@ impl Memory {
         }
     }
 
-    /// Begins a round. `reminded`: the times at which Events of lasting conditions were re-emitted since the last round.
+    /// Begins a reconcile. `reminded` contains the times at which Events of lasting conditions were re-emitted since the last reconcile.
     pub(crate) fn begin_round(&mut self, reminded: impl Iterator<Item = Duration>) {
         self.reported.begin_round(reminded, self.is_degraded());
     }
@@ -137,12 +136,12 @@ impl Memory {
         self.on(Event::Observed { service, cloud, now });
     }
 
-    /// Whether a load balancer of this controller may be left.
+    /// Whether a load balancer that belongs to this controller may still exist.
     pub(crate) fn may_own(&self, cloud: Option<&[Balancer]>) -> bool {
         self.owned.may_own(&self.state, cloud)
     }
 
-    /// Processes an ensure that is about to be called.
+    /// Records that an ensure is about to be called.
     pub(crate) fn ensure_called(&mut self, ask: &Ask) -> Outcome {
         let retry = self.settings.were_refused(&ask.wanted.shape);
         self.on(Event::EnsureCalled { ask, retry })
@@ -154,8 +153,8 @@ impl Memory {
         self.fall_back();
     }
 
-    /// From now on requests only the family of the existing load balancer, because the adapter cannot add the preferred second one. Returns
-    /// whether that restriction is possible.
+    /// Requests only the family of the existing load balancer from now on, because the adapter cannot add the preferred second family.
+    /// Returns whether that restriction is possible.
     pub(crate) fn narrow(
         &mut self,
         ask: &Ask,
@@ -207,7 +206,7 @@ impl Memory {
         self.state.task() == Some(state::Task::Build)
     }
 
-    /// Whether a removal has begun and not ended.
+    /// Whether a removal has begun and has not ended yet.
     pub(crate) fn is_removing(&self) -> bool {
         matches!(self.state, State::Removing { .. })
     }
@@ -222,7 +221,7 @@ impl Memory {
         self.state.is_gone(balancer)
     }
 
-    /// Whether the load balancer serves traffic although some of its parts do not.
+    /// Whether the load balancer serves traffic but some parts of the load balancer do not work.
     pub(crate) fn is_degraded(&self) -> bool {
         self.confirmed().is_some_and(Confirmed::is_degraded)
     }
@@ -279,8 +278,8 @@ impl Memory {
         for action in actions {
             match self.pacing.delay(&action, service, now) {
                 None => due.push(action),
-                // An action that must wait also stops the later actions: nothing is created before the finalizer is set. If the load
-                // balancer is confirmed, only this action waits, so that the nodes behind the load balancer are still updated.
+                // An action that must wait also blocks the later actions, because nothing may be created before the finalizer is set. If
+                // the load balancer is confirmed, only this action waits, so that the nodes behind the load balancer are still updated.
                 Some(rest)
                     if matches!(action, Action::AddFinalizer | Action::WriteStatus(_))
                         && self.confirmed().is_some() =>

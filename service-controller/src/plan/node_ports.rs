@@ -1,7 +1,8 @@
 //! Restricts the last valid settings of an invalid Service to the node ports that the Service still has.
 //!
-//! The API server assigns a released node port to the next Service that asks for one, in any namespace. A load balancer that still targets
-//! the port would send traffic to that Service. So the settings in force target and check only node ports that the Service has now.
+//! The API server assigns a released node port to the next Service that requests a node port, in any namespace. A load balancer that still
+//! targets the port would send traffic to that Service. The settings in force therefore target and check only node ports that the Service
+//! has now.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use super::{
     wanted::Wanted,
 };
 
-/// Returns the settings without the listeners whose node ports the Service released. A load balancer needs at least one listener: if no
+/// Returns the settings without the listeners whose node ports the Service released. A load balancer needs at least one listener. If no
 /// listener would be left, all listeners are kept, but without nodes behind them.
 pub(super) fn still_held(good: &Arc<Wanted>, service: &Service, defaults: &Defaults) -> Arc<Wanted> {
     let spec = &good.shape.spec;

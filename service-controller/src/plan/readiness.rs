@@ -1,7 +1,7 @@
-//! Decides which conditions a Service gets: whether its load balancer is ready, and whether some of its ports fail. Pure.
+//! Decides which conditions a Service gets: whether its load balancer is ready, and whether some of its ports fail. This module is pure.
 //!
-//! A change of the nodes does not end readiness while the load balancer serves, and an error that is only logged does not either.
-//! Otherwise each added node would cost two writes per Service.
+//! Neither a change of the nodes nor an error that is only logged ends readiness while the load balancer serves traffic. Otherwise each
+//! added node would cost two writes per Service.
 
 use controller_core::events::{NOTE_MAX, bounded};
 
@@ -15,9 +15,9 @@ use super::{
 
 /// Reason while the adapter is working on the load balancer.
 pub(crate) const PENDING: &str = "LoadBalancerPending";
-/// Reason while a vendor write keeps failing.
+/// The reason while a vendor write fails repeatedly.
 pub(crate) const WRITE_FAILED: &str = "WriteFailed";
-/// Reasons that end when the adapter accepts the settings, or reports that it continues.
+/// The reasons that are cleared when the adapter accepts the settings, or reports that it continues.
 const PASSING: [&str; 8] = [
     WRITE_FAILED,
     "InvalidService",
@@ -95,7 +95,8 @@ fn ready(service: &Service, readiness: &Readiness) -> Option<Condition> {
     })
 }
 
-/// The reason and the message about the ports that the adapter reports as failing: the first port, and the number of the others.
+/// Returns the reason and the message about the ports that the adapter reports as failing. The message contains the first port, and the
+/// number of further ports.
 fn failing_ports(service: &Service) -> Option<(String, String)> {
     let mut failing: Vec<(&IngressPort, &str)> = Vec::new();
     for port in service.ingress.iter().flat_map(|Ingress { ports, .. }| ports) {
@@ -113,7 +114,7 @@ fn failing_ports(service: &Service) -> Option<(String, String)> {
     Some(("PortsFailed".to_owned(), bounded(&text, NOTE_MAX)))
 }
 
-/// The reason of a condition for a typed reason of the adapter: `VendorQuota` for `VENDOR_QUOTA`.
+/// Converts a typed reason of the adapter into the reason of a condition, such as `VENDOR_QUOTA` into `VendorQuota`.
 pub(crate) fn camel(word: &str) -> String {
     let capital = |word: &str| {
         let mut letters = word.chars();

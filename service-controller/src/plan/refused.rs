@@ -17,26 +17,27 @@ use super::{
 pub(crate) struct Refused {
     /// Fields of the contract that cannot change on the existing load balancer. All other fields can be applied.
     pub(crate) fixed: BTreeSet<String>,
-    /// The load balancer that the Service names does not exist, or the Service already has another load balancer.
+    /// Whether the load balancer that the Service names does not exist, or the Service already has another load balancer.
     pub(crate) id: bool,
 }
 
-/// What follows from a refusal.
+/// What the controller does after a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reaction {
-    /// Request only the address family of the existing load balancer, which cannot get the preferred second one. Nothing is reported.
+    /// Request only the address family of the existing load balancer, because the load balancer cannot get the preferred second family.
+    /// Nothing is reported.
     Narrow,
     /// Ignore the ID recorded by another controller, because the Service cannot have that load balancer. Nothing is reported.
     IgnoreId(String),
     /// Report the refusal, and continue with other settings at once.
     FallBack,
-    /// The adapter also refuses the replacement of refused settings. The first refusal was reported, and the previous settings are in force
-    /// again.
+    /// The adapter also refuses the settings that replace the refused ones. The first refusal was reported, and the previous settings are
+    /// in force again.
     Restore,
     Report,
 }
 
-/// Decides what follows from a refusal of `ask`, and changes the settings in force accordingly.
+/// Decides what to do after a refusal of `ask`, and changes the settings in force accordingly.
 pub(crate) fn react(
     service: &Service,
     memory: &mut Memory,
@@ -65,7 +66,7 @@ pub(crate) fn react(
     }
 }
 
-/// Whether the settings can be adapted to the attributes of the existing load balancer that cannot change.
+/// Whether the settings can be adapted to those attributes of the existing load balancer that cannot change.
 fn replaces(service: &Service, memory: &mut Memory, facts: &Facts<'_>, ask: &Ask, refused: &Refused) -> bool {
     let Some(features) = facts.features.filter(|_| !refused.fixed.is_empty()) else { return false };
     let addresses = addresses_of(service, facts.cloud);

@@ -16,7 +16,7 @@ const QUIET_DELAY: Duration = Duration::from_secs(1);
 /// How an error is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reporting {
-    /// Another replica has a newer fence. This process stops, without an Event for each Service.
+    /// Another replica has a newer fence. This process stops and emits no Events for individual Services.
     Stop,
     /// The adapter has been away for less than the grace period, which is not reported.
     Quiet,

@@ -1,4 +1,5 @@
-//! The addresses requested for a load balancer: `spec.loadBalancerIP`, which the API server does not validate, or the annotation.
+//! The addresses requested for a load balancer. They come from the annotation, or from `spec.loadBalancerIP`, which the API server does not
+//! validate.
 
 use std::net::IpAddr;
 
@@ -36,10 +37,10 @@ impl Requested {
         strange.or_else(second).map_or(Ok(requested.clone()), Err)
     }
 
-    /// Refuses an address whose family the load balancer does not have. `whose` starts the part of the text that names the existing
+    /// Refuses an address whose family the load balancer does not have. `whose` is the beginning of the text that lists the existing
     /// families.
     ///
-    /// The API server sets `spec.ipFamilies`. If the list is empty, no address is refused.
+    /// No address is refused if `families` is empty, because the API server normally sets `spec.ipFamilies`.
     pub(crate) fn of_no_family(&self, families: &[Family], whose: &str) -> Option<Refusal> {
         self.addresses.iter().find_map(|address| {
             let own = Family::of(*address);
@@ -57,7 +58,7 @@ impl Requested {
     }
 }
 
-/// The valid addresses among the requested ones. [`Requested::of`] refuses invalid addresses.
+/// Returns the valid requested addresses. [`Requested::of`] refuses invalid addresses.
 pub(crate) fn requested(service: &Service, defaults: &Defaults) -> Vec<IpAddr> {
     let field = service.requested_address.as_deref().and_then(|text| address(text).ok());
     let annotated = annotations::addresses(service, defaults);

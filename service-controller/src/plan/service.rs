@@ -66,9 +66,9 @@ pub(crate) struct Port {
     pub(crate) name: String,
     pub(crate) transport: Transport,
     pub(crate) port: u16,
-    /// The node port. 0: none was allocated, as requested.
+    /// The node port. 0: no node port was allocated, as requested.
     pub(crate) node_port: u16,
-    /// The application protocol (`appProtocol`) that the user set. Empty: not set.
+    /// The application protocol (`appProtocol`) that the user set. Empty: the user set none.
     pub(crate) app_protocol: String,
 }
 
@@ -115,7 +115,7 @@ pub(crate) enum FamilyPolicy {
 pub(crate) enum Traffic {
     #[default]
     Cluster,
-    /// `spec.healthCheckNodePort`. 0: none was allocated.
+    /// `spec.healthCheckNodePort`. 0: no port was allocated.
     Local { health_check_node_port: u16 },
 }
 
@@ -142,7 +142,7 @@ pub(crate) enum NodePorts {
 pub(crate) struct Ingress {
     pub(crate) ip: Option<String>,
     pub(crate) hostname: Option<String>,
-    /// `VIP` or `Proxy`. Only set with an IP.
+    /// `VIP` or `Proxy`. Set only if the entry contains an IP address.
     pub(crate) ip_mode: Option<String>,
     pub(crate) ports: Vec<IngressPort>,
 }
@@ -181,7 +181,7 @@ pub(crate) struct IngressPort {
     pub(crate) error: Option<String>,
 }
 
-/// Whether the API server treats two statuses as equal. The order matters; a missing list equals an empty one.
+/// Whether the API server treats two statuses as equal. The sequence of entries matters. A missing list equals an empty list.
 pub(crate) fn same_ingress(ours: &[Ingress], theirs: &[Ingress]) -> bool {
     ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| a.same_as(b))
 }
@@ -193,8 +193,8 @@ pub(crate) enum Class {
     Ours(Option<String>),
     /// The class belongs to another controller.
     Others,
-    /// The API server removed the class because the type changed, and the finalizer and the status are not known to be from this
-    /// controller. Ownership then needs another proof.
+    /// The API server removed the class because the type changed, and it is not certain that this controller wrote the finalizer and the
+    /// status. Ownership then needs another proof.
     Lost,
 }
 
@@ -229,22 +229,22 @@ impl Classes {
         }
     }
 
-    /// Explains why a Service of this class is not managed. The text has both classes, so that typos are visible.
+    /// Explains why a Service of this class is not managed. The text contains both classes, so that users can see typos.
     pub(crate) fn of_another(&self, class: Option<&str>) -> String {
         let theirs = class.map_or("a Service without a class".to_owned(), |class| format!("class {class:?}"));
         let own = self.own.as_deref().map_or("none".to_owned(), |own| format!("{own:?}"));
         format!("nothing: {theirs} is not managed by this controller (--load-balancer-class: {own})")
     }
 
-    /// Whether this field manager writes for one of these classes.
+    /// Whether a controller with one of these classes writes under this field manager.
     pub(crate) fn write_as(&self, name: &str) -> bool {
         (self.unclassed && name == manager(None))
             || self.own.as_deref().is_some_and(|it| name == manager(Some(it)))
     }
 }
 
-/// The field manager for Services of this class. Because the name depends on the class, `metadata.managedFields` shows which controller set
-/// the finalizer even after the API server removed the class.
+/// Returns the field manager for Services of this class. The name depends on the class. `metadata.managedFields` therefore shows which
+/// controller set the finalizer, even after the API server removed the class.
 pub(crate) fn manager(class: Option<&str>) -> String {
     let Some(class) = class else { return CONTROLLER.to_owned() };
     let name = format!("{CONTROLLER} {class}");
@@ -255,7 +255,7 @@ pub(crate) fn manager(class: Option<&str>) -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Service {
     pub(crate) id: ServiceId,
-    /// `metadata.resourceVersion`, which shows whether the cache has this controller's last write.
+    /// `metadata.resourceVersion`, which shows whether the cache contains this controller's last write.
     pub(crate) version: String,
     /// `metadata.generation`, if the Service has one. API servers up to Kubernetes 1.36 do not count the changes of Services.
     pub(crate) generation: Option<i64>,
@@ -280,7 +280,7 @@ pub(crate) struct Service {
     pub(crate) source_ranges: Vec<String>,
     pub(crate) affinity: Affinity,
     pub(crate) traffic: Traffic,
-    /// The annotations that matter here, translated to those of this controller.
+    /// The annotations that matter here, translated to this controller's annotations.
     pub(crate) annotations: BTreeMap<String, String>,
     /// The facts to report about annotations of another controller.
     pub(crate) foreign: Foreign,
@@ -321,16 +321,16 @@ pub(crate) enum Role {
     Wanted,
     /// The Service no longer needs a load balancer; the finalizer shows that it had one.
     Cleanup,
-    /// The Service is not managed here: it has another class or type, or its deletion is finished.
+    /// This controller does not manage the Service, because the Service has another class or type, or its deletion is finished.
     Ignored,
 }
 
 impl Service {
     /// How this controller treats this Service.
     ///
-    /// A Service of another controller's class is not changed, even if the Service has the finalizer, because that controller set the
-    /// finalizer. A Service that is being deleted without the finalizer can no longer get the finalizer, so nothing may be created for that
-    /// Service.
+    /// A Service of another controller's class is not changed, even if the Service has the finalizer, because the other controller set the
+    /// finalizer. A Service that is being deleted without the finalizer cannot get the finalizer any more, so nothing may be created for
+    /// that Service.
     pub(crate) fn role(&self) -> Role {
         if self.class == Class::Others {
             return Role::Ignored;
@@ -358,8 +358,8 @@ impl Service {
         own != 0 && u32::from(own) == port
     }
 
-    /// Whether the status leads clients to a load balancer with these addresses: the status has one of them, or it has only hostnames. A
-    /// hostname may replace any address, unless another client wrote the hostname.
+    /// Whether the status leads clients to a load balancer with these addresses. The status must contain one of the addresses, or only
+    /// hostnames. A hostname may replace any address, unless another client wrote the hostname.
     pub(crate) fn shows(&self, addresses: &[Ingress]) -> bool {
         let same = |a: &Ingress, b: &Ingress| {
             (a.ip.is_some() && a.ip == b.ip) || (a.hostname.is_some() && a.hostname == b.hostname)

@@ -1,4 +1,4 @@
-//! Client addresses that may connect, from `spec.loadBalancerSourceRanges` and the older annotation, in canonical form.
+//! Client addresses that may connect, in canonical form. They come from `spec.loadBalancerSourceRanges` or from the older annotation.
 //!
 //! Only [`open_to_all`] depends on the address families of the load balancer.
 
@@ -14,7 +14,8 @@ use super::{Refusal, service::Family, service::Service};
 /// Type: comma list of CIDRs.  Default: all clients.  Unit: -.
 pub(crate) const ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
-/// The ranges of a Service in both families: trimmed, with host bits masked, sorted, without duplicates. Empty: all clients may connect.
+/// Returns the ranges of a Service for both families. They are trimmed and sorted, their host bits are masked, and duplicates are removed.
+/// Empty: all clients may connect.
 pub(crate) fn source_ranges(service: &Service) -> Result<BTreeSet<IpNet>, Refusal> {
     if !service.source_ranges.is_empty() {
         let entries = service.source_ranges.iter().map(String::as_str);
@@ -36,7 +37,8 @@ pub(crate) fn open_to_all(ranges: &BTreeSet<IpNet>, families: &[Family]) -> bool
     ranges.is_empty() || (!families.is_empty() && families.iter().all(everybody))
 }
 
-/// Refuses source ranges above the limit on members. The cloud receives all ranges with each listener.
+/// Refuses source ranges if the number of ports times ranges exceeds the limit on members. The cloud receives all ranges with each
+/// listener.
 pub(super) fn check_number(ports: usize, ranges: usize, most: usize) -> Option<Refusal> {
     let all = ports.saturating_mul(ranges);
     (all > most).then(|| {

@@ -1,4 +1,4 @@
-//! The desired load balancer: a pure function of the Service, the targets and the adapter's capabilities.
+//! Determines the desired load balancer from the Service, the targets and the adapter's capabilities. This module is pure.
 
 use std::collections::BTreeSet;
 
@@ -32,12 +32,12 @@ use super::{
     source_ranges::{check_number, open_to_all, source_ranges},
 };
 
-/// A Service with valid fields and annotations, independent of the adapter's capabilities.
+/// A Service whose fields and annotations are valid, regardless of the adapter's capabilities.
 #[derive(Debug)]
 pub(crate) struct Checked<'a> {
     service: &'a Service,
     pub(crate) wishes: Wishes,
-    /// The ranges that may connect. Empty: all clients, like a range that covers all addresses of each family.
+    /// The ranges that may connect. Empty: all clients may connect.
     ranges: BTreeSet<IpNet>,
     requested: Requested,
     listeners: Listeners,
@@ -45,7 +45,7 @@ pub(crate) struct Checked<'a> {
 }
 
 impl<'a> Checked<'a> {
-    /// Validates the Service independently of the adapter.
+    /// Validates a Service without regard to the adapter's capabilities.
     pub(crate) fn new(service: &'a Service, defaults: &Defaults) -> Result<Self, Vec<Refusal>> {
         let mut refusals = bad_ports(service);
         refusals.extend(service.foreign.refusals.iter().cloned());
@@ -78,8 +78,8 @@ impl<'a> Checked<'a> {
         Ok(Shape::of(self.spec(features, families), Takeover::of(&self.wishes)))
     }
 
-    /// Like [`Self::shape`], with the existing load balancer's values for these fields, and without ports that other users of the load
-    /// balancer occupy: see [`as_it_is`]. `None`: the values are unknown.
+    /// Like [`Self::shape`], but with the existing load balancer's values for the fixed fields, and without ports that other users of the
+    /// load balancer occupy; see [`as_it_is`]. `None`: the values are unknown.
     pub(crate) fn shape_as_it_is(&self, features: &Features, existing: &Existing<'_>) -> Option<Shape> {
         let Existing { fixed, addresses, good, only } = *existing;
         let families = if fixed.contains(as_it_is::FAMILIES) {
@@ -106,7 +106,7 @@ impl<'a> Checked<'a> {
     fn spec(&self, features: &Features, families: &[Family]) -> LoadBalancerSpec {
         let wishes = &self.wishes;
         let vendor = wishes.vendor.iter().map(|wish| (wish.key.clone(), wish.value.value.clone()));
-        // Sorted, because ports in another order result in the same load balancer.
+        // The listeners are sorted, because ports in another sequence result in the same load balancer.
         let mut listeners = self.listeners.all.clone();
         listeners.sort_by_key(|listener| (listener.protocol, listener.port));
         LoadBalancerSpec {
@@ -141,7 +141,7 @@ impl<'a> Checked<'a> {
             .into(),
             name: value(wishes.name.as_ref().filter(|_| features.has(name::NAME))),
             load_balancer_id: value(wishes.id.as_ref().filter(|_| shares(wishes))),
-            // Sorted, because the order does not matter.
+            // The namespaces are sorted, because their sequence does not matter.
             shared_with: {
                 let mut namespaces = value(wishes.share_with.as_ref());
                 namespaces.sort();
@@ -163,7 +163,7 @@ impl<'a> Checked<'a> {
         if self.is_internal() { contract::Scheme::Internal } else { contract::Scheme::Internet }
     }
 
-    /// The families of the load balancer, in the Service's order.
+    /// Returns the families of the load balancer, in the sequence of the Service's families.
     fn families(&self, features: &Features, only: Option<Family>) -> &'a [Family] {
         let all = self.service.families.as_slice();
         let only = only.filter(|_| self.service.family_policy == FamilyPolicy::OneWillDo);
@@ -193,7 +193,7 @@ impl<'a> Checked<'a> {
         refusals
     }
 
-    /// The specification with everything that the user insists on, and with the listeners in the Service's order.
+    /// Returns the specification with everything that the user insists on, and with the listeners in the sequence of the Service's ports.
     fn asked(&self, features: &Features, families: &[Family]) -> LoadBalancerSpec {
         let Service { families: all, family_policy, .. } = self.service;
         let both = *family_policy == FamilyPolicy::BothRequired;
@@ -206,7 +206,7 @@ impl<'a> Checked<'a> {
         }
     }
 
-    /// Refuses settings for the adapter of another vendor.
+    /// Refuses settings for another vendor's adapter.
     fn for_others(&self, features: &Features) -> impl Iterator<Item = Refusal> {
         let vendor = &features.vendor;
         let others = self.wishes.vendor.iter().filter(move |wish| wish.adapter != *vendor);
@@ -223,7 +223,7 @@ fn listens_on(listener: &Listener, port: &Port) -> bool {
     protocol(port.transport) == listener.protocol() && u32::from(port.port) == listener.port
 }
 
-/// Returns the value, or collects the errors and returns the default.
+/// Returns the value. If there are errors, collects them and returns the default.
 fn or_note<T: Default>(validated: Result<T, Vec<Refusal>>, refusals: &mut Vec<Refusal>) -> T {
     validated.unwrap_or_else(|faults| {
         refusals.extend(faults);
@@ -256,18 +256,18 @@ fn shares(wishes: &Wishes) -> bool {
     wishes.adopt.as_ref().is_some_and(|wish| wish.value == Adopt::Shared)
 }
 
-/// Which load balancers that another controller or a user created may be adopted.
+/// The load balancers that may be adopted although another controller or a user created them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Takeover {
-    /// No adoption: a load balancer without this cluster's tags belongs to another owner, whatever its name is.
+    /// No adoption. A load balancer without this cluster's tags belongs to another owner, regardless of its name.
     #[default]
     None,
     /// The load balancer with the name that this controller would give, if it has no owner.
     Named,
     /// The load balancer with this ID.
     Id(String),
-    /// No adoption, because the Service shares a load balancer. A load balancer that the vendor's cloud controller manager created for this
-    /// Service alone is treated as the Service's own.
+    /// No adoption, because the Service shares a load balancer. If the vendor's cloud controller manager created a load balancer for this
+    /// Service alone, that load balancer is treated as the Service's own.
     Shared,
 }
 
@@ -281,13 +281,13 @@ impl Takeover {
         }
     }
 
-    /// The adoption that a Service asks for. Errors in other annotations are ignored.
+    /// Returns the adoption that a Service requests. Errors in other annotations are ignored.
     pub(super) fn wished(service: &Service, defaults: &Defaults) -> Self {
         Self::of(&wishes(service, defaults).0)
     }
 
-    /// Adoption mode for a deletion, so that a load balancer that was not adopted yet is deleted, too. The mode uses only the name, because
-    /// several Services may share the load balancer with the ID.
+    /// Returns the adoption mode for a deletion, so that a load balancer that was not adopted yet is also deleted. The mode uses only the
+    /// name, because several Services may share the load balancer with the ID.
     pub(crate) fn left_over(&self) -> Adoption {
         match self {
             Self::None => Adoption::Never,
@@ -313,7 +313,7 @@ impl Takeover {
     }
 }
 
-/// A load balancer without its backends, which Services share.
+/// The settings of a load balancer without its backends. Several Services may use the same backends.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Shape {
     pub(super) spec: LoadBalancerSpec,
@@ -352,7 +352,7 @@ fn family(family: &Family) -> i32 {
 }
 
 fn bad_ports(service: &Service) -> Vec<Refusal> {
-    // If some ports are invalid, the indexes of the others are wrong, so ports are validated only when all can be parsed.
+    // If some ports are invalid, the indexes of the other ports are wrong. Ports are therefore validated only if all ports can be parsed.
     if !service.unread_ports.is_empty() {
         return service.unread_ports.clone();
     }

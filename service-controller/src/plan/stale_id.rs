@@ -1,8 +1,8 @@
 //! The load balancer ID that another controller recorded on a Service.
 //!
-//! An ID that a user wrote is binding. The other controller also writes the ID of its load balancer to every Service, and never removes the
-//! ID. The load balancer with a recorded ID must be adopted. If it does not exist, or if the Service has another load balancer, the
-//! recorded ID is obsolete.
+//! An ID that a user wrote is binding. The other controller, however, writes the ID of its load balancer to every Service, and never
+//! removes the ID. The load balancer with such a recorded ID must be adopted. If it does not exist, or if the Service has another load
+//! balancer, the recorded ID is obsolete.
 
 use super::{
     annotations::keys::{ADOPT, ID},
@@ -22,8 +22,8 @@ pub(crate) fn noted(service: &Service) -> Option<&str> {
     service.annotations.get(&id).map(String::as_str)
 }
 
-/// Removes an obsolete ID, and adds a message about it. `gone`: the ID that the adapter refused. `cloud`: the load balancers in the cache
-/// whose owner tag names the Service.
+/// Removes an obsolete ID from the Service, and adds a message about it. `gone` is the ID that the adapter refused. `cloud` contains the
+/// load balancers in the cache whose owner tag names the Service.
 pub(crate) fn without(mut service: Service, gone: Option<&str>, cloud: Option<&[Balancer]>) -> Service {
     let Some(id) = noted(&service).map(str::to_owned) else { return service };
     let is_there = |it: &&Balancer| !matches!(it.state, State::Deleting | State::Absent);

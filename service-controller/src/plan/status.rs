@@ -8,9 +8,9 @@ use super::{
 /// User settings that replace the adapter's addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shown {
-    /// A hostname instead of all addresses.
+    /// The hostname that replaces all addresses.
     hostname: Option<String>,
-    /// The mode that replaces the adapter's mode on every IP.
+    /// The IP mode that replaces the adapter's mode for every IP address.
     mode: Option<&'static str>,
 }
 
@@ -35,7 +35,7 @@ impl Shown {
         }
         let mut shown = addresses.to_vec();
         if let Some(mode) = self.mode {
-            // The API server accepts a mode only with an IP.
+            // The API server accepts an IP mode only with an IP address.
             shown.iter_mut().filter(|it| it.ip.is_some()).for_each(|it| it.ip_mode = Some(mode.to_owned()));
         }
         shown

@@ -1,4 +1,4 @@
-//! The nodes behind load balancers: one set per selector, computed once and shared by all Services with that selector.
+//! The nodes behind load balancers. Each set is computed once per selector, and shared by all Services with that selector.
 //!
 //! Readiness, cordons and other taints are deliberately ignored, because the load balancer's health check covers them. So a restart of a
 //! kubelet costs no vendor call (KEP-3458).
@@ -14,7 +14,7 @@ use super::{annotations::selector::Selector, digest::short};
 /// This label excludes a node from all load balancers. The label's value is parsed like a Go bool.
 pub(crate) const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
-/// The cluster autoscaler sets this taint on a node that it is about to remove.
+/// The taint that the cluster autoscaler sets on a node that it is about to remove.
 pub(crate) const AUTOSCALER_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
 
 /// Maximum number of node names in an Event.
@@ -44,7 +44,7 @@ impl Node {
     }
 }
 
-/// The label excludes the node unless Go would parse the label's value as false.
+/// Whether this value of the label excludes the node. Only values that Go parses as false do not exclude the node.
 fn excludes(value: &str) -> bool {
     !matches!(value, "0" | "f" | "F" | "false" | "FALSE" | "False")
 }
@@ -72,7 +72,7 @@ impl Hosts {
         Self { names: vec!["a".to_owned()], total: 1, digest: String::new() }
     }
 
-    /// The same set, described by its size alone.
+    /// Returns the same set without the names, so that only its size is shown.
     pub(crate) fn unnamed(&self) -> Self {
         Self { names: Vec::new(), ..self.clone() }
     }
@@ -100,22 +100,23 @@ pub(crate) struct Targets {
     pub(crate) id: String,
     /// The selector. `None`: all nodes.
     pub(crate) selector: Option<Selector>,
-    /// Backends by provider ID, which identifies a member in the cloud.
+    /// The backends, keyed by provider ID, which identifies a member in the cloud.
     backends: BTreeMap<String, Backend>,
-    /// Whether there is a selector and no node has the labels, not even an excluded one.
+    /// Whether there is a selector and no node has matching labels. Excluded nodes also count as matching.
     unmatched: bool,
     /// Number of nodes that would be targets but have no usable address or provider ID.
     pub(crate) withheld: usize,
     /// Names of the nodes, for Events.
     pub(crate) hosts: Hosts,
-    /// The node list is empty although no deletion of the last node was observed. A restored or faulty API server would look the same.
+    /// Whether the node list is empty although no deletion of the last node was observed. A restored or faulty API server would look the
+    /// same.
     pub(crate) blind: bool,
 }
 
 impl Targets {
     /// Computes the set of all nodes, or of the selected ones. Cost: no vendor calls, O(n log n).
     ///
-    /// Leaves out nodes without provider ID or internal address, and the second of two nodes with the same provider ID.
+    /// Leaves out nodes without a provider ID or an internal address. Of two nodes with the same provider ID, the second is left out.
     pub(crate) fn of<'a>(nodes: impl IntoIterator<Item = &'a Node>, selector: Option<&Selector>) -> Self {
         let selected = |node: &&Node| selector.is_none_or(|selector| selector.matches(&node.labels));
         let mut wanted: Vec<&Node> = nodes.into_iter().filter(selected).collect();

@@ -1,4 +1,4 @@
-//! Plans that are executed on a small model of the cloud until nothing is left to do.
+//! Executes plans on a small model of the cloud until nothing is left to do.
 
 mod classes;
 mod histories;
@@ -65,7 +65,7 @@ fn only_requested_settings_without_faults_are_settled() {
     }
 }
 
-/// A node is added during creation, so the adapter continues to work although the cloud shows the load balancer as ready.
+/// A node is added while the load balancer is created. The adapter continues to work although the cloud shows the load balancer as ready.
 #[test]
 fn new_service_waits_for_address_whatever_cloud_shows() {
     let mut world = World::with(service());
@@ -79,7 +79,7 @@ fn new_service_waits_for_address_whatever_cloud_shows() {
     assert_eq!(world.next_ask().unwrap().why, Why::FirstLook, "a comparison is not urgent");
 }
 
-/// All load balancers are updated for an added node. In the cloud that may take long.
+/// An added node causes an update of all load balancers, which may take long in the cloud.
 #[test]
 fn known_address_is_written_before_node_update() {
     let mut world = World::with(service());
@@ -165,7 +165,7 @@ fn empty_node_list_keeps_backends() {
     world.nodes(&["a", "b"]);
     assert_snapshot!(world.settled(), @"ensure (first comparison)");
 
-    // A load balancer without backends has none to lose, and an unneeded load balancer is deleted.
+    // A load balancer without backends cannot lose any, and a load balancer that is not needed is deleted.
     let mut new = World::with(service());
     blind(&mut new);
     assert!(new.settled().contains("ensure (not active yet, no nodes)"));

@@ -1,10 +1,10 @@
-//! The settings in force for a Service: the requested ones if they are valid, otherwise the last valid ones, restricted to node ports that
-//! the Service still has (`node_ports.rs`).
+//! The settings in force for a Service. If the requested settings are invalid, these are the last valid settings, restricted to node ports
+//! that the Service still has (`node_ports.rs`).
 //!
-//! A mistyped annotation must not cut a running load balancer off from node changes. So the last valid settings stay in force until the
-//! user corrects the mistake, and an Event reports the mistake. The last valid settings are kept in memory only: after a restart, the
-//! controller only emits the Event for such a Service. If a setting merely cannot change on the existing load balancer, the other settings
-//! are in force (`as_it_is.rs`).
+//! A mistyped annotation must not cut off a running load balancer from node changes. The last valid settings therefore stay in force until
+//! the user corrects the mistake, and an Event reports the mistake. The last valid settings are kept only in memory. After a restart, the
+//! controller therefore only emits the Event for such a Service. If a setting merely cannot change on the existing load balancer, the other
+//! settings are applied (`as_it_is.rs`).
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use super::{
     wanted::Wanted,
 };
 
-/// Result of validating a Service in one round.
+/// Result of validating a Service before planning.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Validated {
     /// The settings in force. `None`: no settings are in force, or the settings in force are not known yet.
@@ -29,9 +29,9 @@ pub(crate) struct Validated {
     pub(crate) refusals: Vec<Refusal>,
     /// The settings in force replace the requested ones.
     pub(crate) stands_in: bool,
-    /// With added nodes, the load balancer has more members than a new one may have.
+    /// Set if added nodes raised the number of members above the limit for new load balancers.
     pub(crate) grown: Option<Members>,
-    /// The settings depend on whether the load balancer exists, which the adapter has not listed yet.
+    /// Whether the settings depend on the existence of the load balancer, and the adapter has not listed the load balancers yet.
     pub(crate) awaits_listing: bool,
 }
 
@@ -54,7 +54,7 @@ impl Validated {
         let accepted = memory.settings.accepted.as_ref();
         match Wanted::of(service, defaults, features, memory.settings.family()) {
             Err(refusals) => Self::refused(service, defaults, accepted, refusals),
-            // Refused settings are not retried in each round, because only a change or time can help.
+            // Refused settings are not retried with each plan, because only a change or the passing of time can help.
             Ok(wanted) if accepted.is_some() && memory.settings.is_refused(&wanted.shape, now) => {
                 Self::refused(service, defaults, accepted, Vec::new())
             }
@@ -62,8 +62,8 @@ impl Validated {
         }
     }
 
-    /// Applies the limit on the members of a load balancer to the requested settings. If the last valid settings are used in place of
-    /// refused ones, they were in force before, so the limit does not apply to them.
+    /// Applies the limit on the members of a load balancer to the requested settings. The limit does not apply to the last valid settings,
+    /// because they were in force before.
     pub(crate) fn bounded(self, service: &Service, defaults: &Defaults, present: &Present<'_>) -> Self {
         let Some(wanted) = self.wanted.as_ref().filter(|_| !self.stands_in) else { return self };
         match verdict(service, wanted, defaults.bounds().members, present) {

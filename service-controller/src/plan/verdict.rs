@@ -1,4 +1,4 @@
-//! Decides what a round does with a plan. Pure.
+//! Decides what to do with a plan. This module is pure.
 
 use super::{
     Action, Plan, Wait,
@@ -9,7 +9,7 @@ use super::{
     validated::Validated,
 };
 
-/// What a round does with a plan. Each variant excludes the variants below it.
+/// What to do with a plan. Each variant takes precedence over the variants below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Nothing is left to do.
@@ -18,7 +18,7 @@ pub(crate) enum Verdict {
     Wait(Wait),
     /// Fail with the refusals of the plan: the plan has no action.
     Refuse,
-    /// Report the load balancers that are in use while their Service has another controller's class.
+    /// Report the load balancers that are in use although their Service has another controller's class.
     ReportClaimed,
     /// Only record the plan or report its refusals, because the controller runs with `--dry-run`.
     RecordOnly,

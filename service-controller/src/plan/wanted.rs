@@ -19,9 +19,9 @@ pub(crate) struct Wanted {
     pub(crate) selector: Option<Selector>,
     /// The settings for the Service's status.
     pub(crate) shown: Shown,
-    /// The cluster has a name template, but the adapter does not support custom names.
+    /// Whether the cluster has a name template, but the adapter does not support custom names.
     pub(crate) unnamed: bool,
-    /// The load balancer has two families, but one is sufficient.
+    /// Whether the load balancer has two families although one family is sufficient.
     pub(crate) may_narrow: bool,
 }
 

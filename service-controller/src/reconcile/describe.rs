@@ -22,7 +22,7 @@ use crate::{
 /// Shown while it is not known whether a load balancer is an orphan.
 const DOUBTED: &str = "not confirmed yet: its Service may still appear";
 
-/// Maximum length of a setting, in characters. An annotation may be much longer.
+/// Maximum length in characters of a setting that is shown. An annotation may be much longer.
 const LINE_MAX: usize = 200;
 
 impl Describe for Reconciler {
@@ -34,7 +34,7 @@ impl Describe for Reconciler {
         self.mirrors.services.read(|all| all.values().map(|service| service.id.object()).collect())
     }
 
-    /// Whether all caches are listed. An adapter without load balancer support has no listing to wait for.
+    /// Whether all caches are listed. An adapter that does not support load balancers needs no listing.
     fn listed(&self) -> bool {
         let mirrors = &self.mirrors;
         let both = mirrors.services.is_synced() && mirrors.nodes.is_synced();
@@ -56,8 +56,8 @@ impl Describe for Reconciler {
         Seen { wanted, cloud, unseen: false, apart }
     }
 
-    /// Load balancers without a Service that were released, or that the ledger has. After a restart the ledger is empty, but callers that
-    /// wait for the removal must still see released load balancers. A load balancer that was not reported yet has no `since`.
+    /// Returns the load balancers without a Service that were released, or that are in the ledger. After a restart the ledger is empty, but
+    /// callers that wait for the removal must still see released load balancers. A load balancer that was not reported yet has no `since`.
     fn orphans(&self) -> Vec<Orphan> {
         let orphan = |(id, vendor_ids): (ServiceId, Vec<String>)| {
             let released = self.mirrors.release(&id) == Release::Given;
@@ -131,7 +131,7 @@ fn balancer(it: &Balancer) -> String {
     if it.listeners.is_empty() { line } else { format!("{line}, {}", it.listeners.join(" ")) }
 }
 
-/// Name of the state as the contract spells it.
+/// Returns the name of the state as in the contract.
 const fn state(state: State) -> &'static str {
     match state {
         State::Unknown => "UNKNOWN",

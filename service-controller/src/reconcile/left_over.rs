@@ -31,14 +31,14 @@ use crate::{
 const SHARE: usize = 30;
 /// Maximum number of load balancers without a Service that are deleted per window.
 const NUMBER: usize = 10;
-/// Window of the deletion brake if orphans are only reported. The brake then applies to load balancers that this process created.
+/// Window of the deletion brake if orphans are only reported. In that case, the brake applies to load balancers that this process created.
 const WINDOW: Duration = Duration::from_hours(1);
 /// Name of this deletion brake on the status page.
 const BRAKE: &str = "orphans";
 /// Delay before a held deletion is checked again.
 const HELD: Duration = Duration::from_mins(5);
 
-/// Load balancers to delete because their Service is gone, and the brake that limits these deletions.
+/// The deletions of load balancers whose Service is gone, and the brake that limits these deletions.
 #[derive(Debug)]
 pub(super) struct Sweep {
     brake: Brake,
@@ -49,8 +49,8 @@ pub(super) struct Sweep {
 }
 
 impl Sweep {
-    /// Returns a brake that holds nothing. Orphans wait at least as long as the window, so a new brake does not delay their deletion
-    /// further.
+    /// Returns a brake that holds no deletions. Orphans wait at least as long as the window, so a new brake does not further delay their
+    /// deletion.
     pub(super) fn new(orphans: Orphans, now: Instant) -> Self {
         Self {
             brake: Brake::new(limits(orphans), now),
@@ -69,7 +69,8 @@ fn limits(orphans: Orphans) -> Limits {
 }
 
 impl Reconciler {
-    /// Runs one round for the load balancers of a Service that is not in the cache. `None`: nothing is left to do.
+    /// Decides once about the load balancers of a Service that is not in the cache, and carries out the decision. `None`: nothing is left
+    /// to do.
     pub(super) async fn left_over(
         &self,
         id: &ServiceId,
@@ -152,7 +153,8 @@ impl Reconciler {
         }
     }
 
-    /// Reports a release whose name does not match the tags. This report replaces the report of why the load balancer is kept.
+    /// Reports a release whose name does not match the tags. This report replaces the report about the reason for which the load balancer
+    /// is kept.
     fn refuse(&self, id: &ServiceId, memory: &mut Memory, given: String) {
         let (name, now) = (given.clone(), self.started.elapsed());
         let refused = Fact::ReleaseRefused(given, id.clone());
@@ -178,7 +180,7 @@ impl Reconciler {
         self.executor.delete(memory, &Deletion { id, takeover: &Takeover::None, step, now }).await
     }
 
-    /// How long the brake delays the deletion, if it does.
+    /// Returns how long the brake delays the deletion, if the brake delays it.
     fn brake(&self, id: &ServiceId, memory: &mut Memory) -> Option<Duration> {
         self.begin_sweep(Instant::now());
         let (now, all) = (Instant::now(), self.mirrors.n_balancers(|uid| self.shards.has(uid)));
@@ -212,7 +214,7 @@ impl Reconciler {
         None
     }
 
-    /// Removes a Service from those that wait for the brake. If no Service is left, the brake holds nothing.
+    /// Removes a Service from those that wait for the brake. If no Service is left, the brake no longer holds any deletion.
     fn waits_no_more(&self, id: &ServiceId) {
         let mut sweep = self.sweep();
         if sweep.waiting.remove(id) && sweep.waiting.is_empty() {
@@ -221,8 +223,8 @@ impl Reconciler {
         }
     }
 
-    /// When a replica acquires a shard, another replica may have deleted load balancers of that shard, so the brake starts again. With a
-    /// single shard, the brake is kept for the life of the process.
+    /// Starts the brake again when this replica acquires a shard, because another replica may have deleted load balancers of that shard.
+    /// With a single shard, the brake is kept until the process ends.
     pub(super) fn begin_sweep(&self, now: Instant) {
         let (mut sweep, shards) = (self.sweep(), &self.shards);
         let limits = limits(self.orphans).of_share(shards.held(), shards.count());
@@ -243,7 +245,7 @@ impl Reconciler {
     }
 
     fn sweep(&self) -> MutexGuard<'_, Sweep> {
-        // Each operation on the value is atomic, so a poisoned lock leaves it consistent.
+        // Each operation on the value is atomic, so a poisoned lock leaves the value consistent.
         self.sweep.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

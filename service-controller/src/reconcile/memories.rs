@@ -15,9 +15,11 @@ pub(super) struct Memories(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// A worker has exclusive use of its key and works on a copy, so that other workers that count load balancers still see this entry.
+    /// The memories, keyed by Service. A worker has exclusive use of its key and works on a copy, because other workers that count load
+    /// balancers must still see the entry.
     by_service: BTreeMap<ServiceId, Memory>,
-    /// The term in which the memories of each shard were made. In any other term, these memories are void.
+    /// For each shard, the epoch since which no other replica had held the shard when its memories were made. After another replica has
+    /// held the shard, the memories are void.
     since: BTreeMap<usize, u64>,
 }
 
@@ -58,7 +60,7 @@ impl Memories {
         self.lock().by_service.remove(id);
     }
 
-    /// Load balancers that this process created, whose Services are gone, and that this process did not delete.
+    /// Returns the Services that are gone, whose load balancer was created by this process and was not deleted by it.
     pub(super) fn vanished(&self, shards: &Shards, is_gone: impl Fn(&ServiceId) -> bool) -> Vec<ServiceId> {
         let memories = self.lock();
         // If another replica had the shard in between, that replica may have deleted the load balancers.

@@ -23,7 +23,7 @@ pub(super) enum Purpose {
 }
 
 impl Reconciler {
-    /// Observes one Service. Cost: no calls.
+    /// Collects everything that is needed to plan for a Service. Cost: no calls.
     pub(super) fn observe<'a>(
         &'a self,
         service: Service,

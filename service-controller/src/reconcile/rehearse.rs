@@ -1,4 +1,5 @@
-//! Dry run of a reconcile on a copy of the memory: asks the adapter what the plan would do. Nothing is written.
+//! Dry run of a reconcile on a copy of the memory. The controller asks the adapter what each action of the plan would do. Nothing is
+//! written.
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use crate::{
     },
 };
 
-/// Maximum number of Services that are rehearsed at once.
+/// Maximum number of concurrent dry runs of Services.
 const AT_ONCE: usize = 10;
 
 impl Rehearse for Reconciler {
@@ -40,12 +41,12 @@ impl Rehearse for Reconciler {
     }
 }
 
-/// How a round of a rehearsal ends.
+/// Whether a dry run can continue after a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
-    /// More can be planned from what is known now.
+    /// Another plan can be made from what is known now.
     More,
-    /// The rest depends on an action that was not executed.
+    /// The remaining actions depend on an action that was not executed.
     End,
 }
 
@@ -141,7 +142,7 @@ impl Reconciler {
             Err(error) => {
                 return match job.react(ask, &error) {
                     Reaction::Narrow | Reaction::IgnoreId(_) => Ok(After::More),
-                    // The next round plans with the replacement settings.
+                    // The next plan uses the replacement settings.
                     Reaction::FallBack => {
                         found.trouble = Some(failing(&error, false));
                         Ok(After::More)
@@ -168,7 +169,7 @@ impl Reconciler {
         Ok(if serves && outcome.next == NextPass::Now { After::More } else { After::End })
     }
 
-    /// Rehearses the deletion of a leftover load balancer. If the ledger says that the deletion is held, nothing would be done.
+    /// Makes a dry run of the deletion of a leftover load balancer. If the ledger says that the deletion is held, nothing would be done.
     async fn rehearse_left_over(&self, id: &ServiceId, object: &Object) -> Rehearsal {
         if self.executor.ledger.problem(object).is_some() {
             return Rehearsal::default();

@@ -1,4 +1,4 @@
-//! An adapter that is unreachable, refuses, throttles, serves another controller, or has no load balancers.
+//! Tests with an adapter that is unreachable, refuses or throttles calls, serves another controller, or does not support load balancers.
 
 use std::time::Duration;
 
@@ -163,7 +163,7 @@ async fn services_are_unmanaged_without_load_balancer_capability() {
     world.cloud.edit(|state| state.info.capabilities = capabilities(&["instances"]));
     let world = world.started().await;
     world.service(service("web").port(80)).service(service("bad").annotation("lb.cloudadapter.dev/x", "y"));
-    // Another controller manages these Services, with the same finalizer name.
+    // Another controller manages these Services. Its finalizer has the same name.
     for name in ["goes", "changes"] {
         let theirs = service(name).port(80).finalizer(FINALIZER);
         world.service(theirs.annotation("loadbalancer.openstack.org/class", "dmz"));
@@ -234,7 +234,7 @@ async fn replaced_adapter_is_asked_for_capabilities() {
     assert_eq!(world.cloud.calls("GetInfo"), asked + 1, "once");
 }
 
-/// The controller sends listeners sorted; users know the ports in the order in which they wrote them.
+/// The controller sends the listeners sorted, but users know the ports in the sequence in which they wrote them.
 // Behaviour: SF3
 #[tokio::test(start_paused = true)]
 async fn refused_port_is_named_by_service_index() {
@@ -248,8 +248,8 @@ async fn refused_port_is_named_by_service_index() {
     world.eventually_events(&[reported]).await;
 }
 
-/// The load balancer that has the address is deleted. Until then, the Service that requests the address keeps its old address, or waits
-/// without one.
+/// The load balancer that has the address is deleted. Until then, the Service that requests this address keeps its old address, or waits
+/// without an address.
 #[tokio::test(start_paused = true)]
 async fn released_address_is_requested_at_once() {
     for had_another in [false, true] {
@@ -300,7 +300,7 @@ async fn adapter_without_watch_is_asked_for_capabilities() {
     assert!(world.cloud.calls("WatchLoadBalancers") <= 2);
 }
 
-/// Another client overwrites the status after each write of the controller.
+/// Another client overwrites the status after each of the controller's writes.
 // Behaviour: S19
 #[tokio::test(start_paused = true)]
 async fn contested_status_is_rewritten_ever_slower() {
@@ -322,7 +322,7 @@ async fn contested_status_is_rewritten_ever_slower() {
     world.eventually_ingress_of("web").await;
 }
 
-/// Another client removes the finalizer after each write of the controller. The load balancer still follows the nodes.
+/// Another client removes the finalizer after each of the controller's writes. The load balancer still follows the nodes.
 // Behaviour: S16
 #[tokio::test(start_paused = true)]
 async fn contested_finalizer_is_rewritten_ever_slower() {
@@ -350,7 +350,7 @@ async fn contested_finalizer_is_rewritten_ever_slower() {
     assert_eq!(world.finalizers("web"), [FINALIZER]);
 }
 
-/// The watch reports the controller's own finalizer, which must not cause another try.
+/// The watch reports that the controller set its finalizer. That must not cause another try.
 #[tokio::test(start_paused = true)]
 async fn failed_new_service_is_retried_after_backoff() {
     let world = World::start().await;

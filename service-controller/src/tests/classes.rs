@@ -1,4 +1,4 @@
-//! Services with classes of this controller and of others.
+//! Tests Services with classes of this controller and of other controllers.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ async fn services_without_class_can_be_excluded() {
     assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 0);
     assert_eq!(world.finalizers("web"), [FINALIZER]);
 
-    // The API server removes the class with the type. The load balancer proves ownership, even after a restart.
+    // The API server removes the class when the type changes. The load balancer proves ownership, even after a restart.
     let world = world.stop().await;
     world.change("own", |service| {
         let spec = service.spec.as_mut().unwrap();
@@ -70,7 +70,7 @@ async fn services_without_class_can_be_excluded() {
     assert_eq!(world.finalizers("web"), [FINALIZER]);
 }
 
-/// The class is removed with the type, while the finalizer of the other class's controller is still set.
+/// The API server removes the class when the type changes, while the finalizer of the other class's controller is still set.
 // Behaviour: S3
 #[tokio::test(start_paused = true)]
 async fn foreign_class_finalizer_is_kept_when_class_is_removed() {
@@ -100,7 +100,7 @@ async fn foreign_class_finalizer_is_kept_when_class_is_removed() {
     }
 }
 
-/// Two service-controllers, each with its own adapter: one keeps the finalizers that the other set.
+/// Two service-controllers run, each with its own adapter. One controller keeps the finalizers that the other controller set.
 // Behaviour: S3
 #[tokio::test(start_paused = true)]
 async fn finalizer_of_second_controller_is_kept() {
@@ -132,7 +132,7 @@ async fn finalizer_of_second_controller_is_kept() {
     }
 }
 
-/// The controller stopped after the deletion and before it removed the finalizer, or another client deleted the load balancer.
+/// The controller stopped between the deletion and the removal of the finalizer, or another client deleted the load balancer.
 // Behaviour: S3
 #[tokio::test(start_paused = true)]
 async fn own_finalizer_is_removed_with_empty_cloud() {
@@ -147,14 +147,14 @@ async fn own_finalizer_is_removed_with_empty_cloud() {
     assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 1, "parts of the load balancer may be left");
 }
 
-/// Removes the class with the type and empties the status, as the API server does.
+/// Changes the type, removes the class and empties the status, as the API server does.
 fn to_cluster_ip(service: &mut Service) {
     let spec = service.spec.as_mut().unwrap();
     (spec.type_, spec.load_balancer_class) = (Some("ClusterIP".to_owned()), None);
     service.status = None;
 }
 
-/// A Service changes from no class to another controller's class, through another type, while no controller runs.
+/// While no controller runs, a Service without a class first gets another type and then another controller's class.
 // Behaviour: S3
 #[tokio::test(start_paused = true)]
 async fn load_balancer_from_before_foreign_class_is_deleted() {
@@ -232,7 +232,7 @@ fn written_by(service: &mut Service, manager: &str) {
     service.metadata.managed_fields = Some(vec![serde_json::from_value(entry).unwrap()]);
 }
 
-/// A Service that never had the type LoadBalancer and has the finalizer in its manifest.
+/// Returns a Service that never had the type LoadBalancer and whose manifest contains the finalizer.
 fn with_finalizer(manager: &str) -> Service {
     let mut web = service("web").port(80).of_type("ClusterIP").finalizer(FINALIZER).build();
     written_by(&mut web, manager);

@@ -44,7 +44,7 @@ fn listed(name: &str) -> Condition {
     }
 }
 
-/// The condition comes with the finalizer and with the addresses, so that it costs no write of its own.
+/// The condition is written together with the finalizer and with the addresses, so it costs no separate write.
 // Behaviour: S30
 #[tokio::test(start_paused = true)]
 async fn condition_follows_the_load_balancer_without_further_writes() {
@@ -109,7 +109,7 @@ async fn node_changes_and_restarts_keep_the_condition() {
     world.stop().await;
 }
 
-/// The adapter tries the write again, and gives up in the end.
+/// The adapter tries the write again, and finally gives up.
 // Behaviour: S33
 #[tokio::test(start_paused = true)]
 async fn failed_write_is_an_event_and_a_condition() {

@@ -1,4 +1,5 @@
-//! Cost of each kind of change: calls to the adapter, writes to the API server, Events. The table in the README has the same numbers.
+//! Tests the cost of each kind of change: calls to the adapter, writes to the API server, and Events. The table in the README contains the
+//! same numbers.
 //!
 //! Each row has its own Service, because a repeated Event only increases the count of the first Event.
 
@@ -17,7 +18,7 @@ use k8s_openapi::{
 use super::world::{World, name};
 use crate::plan::left_over::Orphans;
 
-/// Number of Services, and of nodes at the start.
+/// The names of the Services.
 const SERVICES: [&str; 15] = [
     "annotated",
     "same",
@@ -193,7 +194,7 @@ async fn service_controller_costs_match_readme() {
     let before = Cost::so_far(&world);
     let world = world.restart().await;
     world.quiet().await;
-    // Four Services are gone and two are new. The invalid one causes no call, but an Event.
+    // Four Services are gone and two are new. One of the new Services is invalid and causes an Event but no call.
     let want = Cost { puts: 1, ensures: S - 4 + 2 - 1, infos: 1, lists: 2, events: 1, ..NOTHING };
     assert_eq!(Cost::so_far(&world).since(before), want, "a restart");
 
@@ -213,7 +214,7 @@ async fn service_controller_costs_match_readme() {
     assert_eq!(Cost::so_far(&world).since(before), Cost { reads: 1, events: 1, ..NOTHING }, "an orphan");
 }
 
-/// One set per selector is uploaded, and none for selectors that match no added or removed node.
+/// One set per selector is uploaded. Selectors that match no added or removed node cause no upload.
 // Behaviour: P34
 #[tokio::test(start_paused = true)]
 async fn node_change_costs_one_set_per_selector_and_one_call_per_service() {
@@ -256,7 +257,7 @@ async fn node_change_costs_one_set_per_selector_and_one_call_per_service() {
         world.kube.delete::<Node>(&ObjectName::cluster(format!("e{n}")));
     }
     world.quiet().await;
-    // The same node is left for both selectors, so they share one set.
+    // Both selectors match the same remaining node, so they share one set.
     let want = Cost { puts: 1, ensures: 6, ..NOTHING };
     assert_eq!(Cost::so_far(&world).since(before), want, "100 nodes leave");
     world.stop().await;

@@ -250,7 +250,7 @@ async fn explain_of_settled_services_costs_nothing() {
     assert_eq!(world.explain.status().expect("the controller runs").unsettled, 0);
 }
 
-/// The page shows both classes, so that a typo in one of them is visible.
+/// The page shows both classes, so that users can see a typo in either of them.
 #[tokio::test(start_paused = true)]
 async fn explain_names_both_classes_of_unmanaged_service() {
     let world = World::start().await;
@@ -287,7 +287,7 @@ async fn explain_shows_unanswered_call() {
     assert_eq!(world.explain.status().expect("the controller runs").adapter.trouble, None);
 }
 
-/// The adapter's text about a failing write is shown unchanged, whether the adapter still retries or has given up for now.
+/// The adapter's text about a failing write is shown unchanged, both while the adapter retries the write and after it has given up for now.
 #[tokio::test(start_paused = true)]
 async fn explain_uses_adapter_text_of_failed_write() {
     let world = World::start().await;
@@ -320,7 +320,7 @@ async fn explain_names_selector_without_nodes() {
     world.quiet().await;
     let nodes = |world: &World| world.explained("web").wanted.pop().unwrap_or_default();
     assert_eq!(nodes(&world), "0 nodes: no node matches node-selector zone=mars");
-    // A node that matches the selector but is excluded is a different cause.
+    // An excluded node that matches the selector is a different cause.
     let excluded = node("m").provider_id("sim://r1/m").at("10.0.0.7").label("zone", "mars");
     let excluded = excluded.label("node.kubernetes.io/exclude-from-external-load-balancers", "");
     world.kube.put::<Node>(excluded);

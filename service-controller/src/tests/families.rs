@@ -1,5 +1,5 @@
-//! Services that prefer two address families and have a load balancer with one; and fields that cannot change on a load balancer, after a
-//! restart.
+//! Tests Services that prefer two address families but have a load balancer with one family. Also tests fields that cannot change on a load
+//! balancer, after a restart.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ fn asked(world: &World) -> Vec<IpFamily> {
     world.last_ensure().spec.unwrap_or_default().ip_families().collect()
 }
 
-/// The adapter refuses the next ensure because the existing load balancer has other families.
+/// Makes the adapter refuse the next ensure, because the existing load balancer has other families.
 fn is_fixed(world: &World) {
     cannot_change(world, "spec.ip_families,spec.subnets");
 }
 
-/// The adapter refuses the next ensure because the existing load balancer differs in these fields.
+/// Makes the adapter refuse the next ensure, because the existing load balancer differs in these fields.
 fn cannot_change(world: &World, fields: &str) {
     let first = fields.split(',').next().unwrap_or_default();
     let text = format!("{first}: cannot change on load balancer lb-1; it must be recreated");
@@ -123,7 +123,7 @@ async fn preferred_families_are_both_used_for_new_load_balancer() {
     world.stop().await;
 }
 
-/// The Service gets one family, because the cloud refused the second.
+/// Returns a world in which a Service has one family, because the cloud refused the second family.
 async fn narrowed() -> World {
     let world = dual_stack().await;
     world.service(service("web").port(80));
@@ -284,7 +284,7 @@ async fn unknown_immutable_field_is_reported_once_and_retried_rarely() {
     }
 }
 
-/// An adapter first applies what is possible, then reports what is not possible.
+/// An adapter first applies the settings that are possible, and then reports those that are not.
 // Behaviour: S27
 #[tokio::test(start_paused = true)]
 async fn other_settings_of_refused_spec_are_applied_and_kept() {
@@ -311,7 +311,8 @@ async fn other_settings_of_refused_spec_are_applied_and_kept() {
     world.stop().await;
 }
 
-/// Another user of the load balancer occupies the port: all other settings are requested, even by a process without last valid settings.
+/// Another user of the load balancer occupies the port. All other settings are requested, even by a process that knows no last valid
+/// settings.
 #[tokio::test(start_paused = true)]
 async fn occupied_port_is_omitted_after_restart() {
     let world = dual_stack().await;
@@ -343,7 +344,7 @@ async fn occupied_port_is_omitted_after_restart() {
     world.stop().await;
 }
 
-/// A retry of the settings is due, and they are refused again. Node updates must not wait for the next resync.
+/// The settings are due for a retry and are refused again. Node updates must not wait for the next resync.
 // Behaviour: S28
 #[tokio::test(start_paused = true)]
 async fn nodes_are_updated_while_settings_are_refused_again() {

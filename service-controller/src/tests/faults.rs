@@ -1,5 +1,5 @@
-//! An API server that is slow, throttles, fails, hangs or loses watch events; objects without expected fields; an adapter that is partly
-//! upgraded. No change is lost, no load balancer is deleted, and no server is called in a loop.
+//! Tests with an API server that is slow, throttles, fails, hangs or loses watch events; with objects that lack expected fields; and with
+//! an adapter that is partly upgraded. No change is lost, no load balancer is deleted, and no server is called in a loop.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn with_service(name: &str) -> World {
     world
 }
 
-/// Number of writes to Services by now.
+/// Returns the number of writes to Services so far.
 fn writes(world: &World) -> usize {
     world.kube.writes().iter().filter(|write| write.path.contains("/services/")).count()
 }
@@ -41,7 +41,7 @@ async fn repeated_conflicts_lose_no_foreign_write() {
     let world = world.started().await;
     world.eventually_ingress_of("web").await;
     tokio::time::sleep(LONG_OUTAGE).await;
-    // Two writes conflict with two of the changes; the other changes happen later.
+    // Two of the changes conflict with the controller's writes. All other changes happen later.
     let ours = world.finalizers("web").into_iter().filter(|it| !it.starts_with("example.com/")).count();
     assert_eq!((ours, world.cloud.calls("EnsureLoadBalancer")), (1, 1));
     assert_eq!(world.finalizers("web").len(), 1 + writes(&world), "the writes of other clients are kept");
@@ -97,7 +97,7 @@ async fn permanent_api_server_refusal_is_reported_once() {
     world.stop().await;
 }
 
-/// A webhook refuses, or the server cannot write: these errors last.
+/// A webhook refuses the write, or the server cannot write. Both errors last.
 // Behaviour: S12
 #[tokio::test(start_paused = true)]
 async fn lasting_api_server_failure_is_reported() {
@@ -229,7 +229,7 @@ async fn hanging_deletion_keeps_service_and_blocks_no_other() {
     world.stop().await;
 }
 
-/// Sets are uploaded one at a time. A caller that waited for a failed upload does not start another one.
+/// Sets are uploaded one at a time. A caller that waited for a failed upload does not start another upload.
 // Behaviour: P6
 #[tokio::test(start_paused = true)]
 async fn hanging_backend_upload_keeps_workers_healthy() {
@@ -335,7 +335,7 @@ async fn hanging_watch_is_restarted() {
     }
 }
 
-/// Before the listing is complete, no object counts as deleted, and the controller takes no action.
+/// Before the listing is complete, no object counts as deleted, and the controller does nothing.
 // Behaviour: P28
 #[tokio::test(start_paused = true)]
 async fn hanging_listing_is_retried_without_any_action() {

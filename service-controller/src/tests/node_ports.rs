@@ -13,12 +13,12 @@ fn mistaken(service: &mut Service) {
     annotations.insert(format!("lb.{DOMAIN}/intrenal"), "true".to_owned());
 }
 
-/// Gives the port with this index another node port.
+/// Sets another node port for the port with this index.
 fn moved(service: &mut Service, at: usize, node_port: i32) {
     service.spec.as_mut().unwrap().ports.as_mut().unwrap()[at].node_port = Some(node_port);
 }
 
-/// The listeners of the last ensure, as `80 -> 30080`.
+/// Returns the listeners of the last ensure in the form `80 -> 30080`.
 fn asked(world: &World) -> Vec<String> {
     let listeners = world.last_ensure().spec.unwrap_or_default().listeners;
     listeners.iter().map(|it| format!("{} -> {}", it.port, it.node_port.unwrap_or_default())).collect()
@@ -53,8 +53,8 @@ async fn load_balancer_without_node_ports_is_kept_without_members() {
     world.node("a").service(service("web").port(80));
     world.eventually_ingress("web", &["203.0.113.1"]).await;
     world.quiet().await;
-    // A user that does not want node ports sets this field to false. The controller refuses the setting, and the API server releases the
-    // node ports.
+    // A user who wants no node ports sets this field to false. The controller refuses the setting, and the API server releases the node
+    // ports.
     world.change("web", |service| {
         service.spec.as_mut().unwrap().allocate_load_balancer_node_ports = Some(false);
         moved(service, 0, 0);
@@ -78,7 +78,7 @@ async fn load_balancer_without_node_ports_is_kept_without_members() {
     world.stop().await;
 }
 
-/// The backends are also removed while the API server lists no nodes, although all other load balancers then keep their backends.
+/// The backends are also removed while the API server lists no nodes. Normally, load balancers then keep their backends.
 #[tokio::test(start_paused = true)]
 async fn members_without_node_port_are_removed_with_empty_node_list() {
     let world = World::start().await;

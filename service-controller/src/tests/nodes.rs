@@ -1,4 +1,4 @@
-//! The nodes behind load balancers, and the number of calls for them.
+//! Tests the nodes behind load balancers, and the number of calls that changes of nodes cause.
 
 use std::time::Duration;
 
@@ -178,7 +178,7 @@ async fn empty_node_list_keeps_backends_and_is_reported() {
         })
         .await;
     assert_eq!(world.backends(), ["a", "b"]);
-    // Single deletions of nodes are followed.
+    // After individual deletions of nodes, the backends are removed.
     world.quiet().await;
     delete(&world);
     world.eventually("no backends", |world| world.backends().is_empty()).await;
@@ -246,7 +246,7 @@ async fn every_change_of_target_status_is_followed() {
     world.eventually("the node is no longer a backend", |world| world.backends() == ["a"]).await;
 }
 
-/// Changes of nodes and of the Service, repeatedly, with a slow adapter.
+/// Nodes and the Service change repeatedly while the adapter is slow.
 // Behaviour: W12
 #[tokio::test(start_paused = true)]
 async fn node_and_service_changes_are_both_applied() {
@@ -271,7 +271,7 @@ async fn node_and_service_changes_are_both_applied() {
     assert_eq!(world.cloud.read(|state| state.under_way["uid-web"]), (0, 1));
 }
 
-/// The load balancer is deleted with the finalizer set, and without it.
+/// The test deletes one load balancer while the finalizer is set, and one without the finalizer.
 // Behaviour: W12
 #[tokio::test(start_paused = true)]
 async fn pending_update_does_not_recreate_deleted_load_balancer() {
@@ -290,7 +290,7 @@ async fn pending_update_does_not_recreate_deleted_load_balancer() {
         } else {
             world.kube.delete::<Service>(&name("web"));
         }
-        // Another change of nodes, which comes too late to be applied.
+        // The nodes change again, but too late to be applied.
         world.node("c");
         world
             .eventually("the load balancer is deleted", |world| {
@@ -305,7 +305,7 @@ async fn pending_update_does_not_recreate_deleted_load_balancer() {
     }
 }
 
-/// A cluster that grows slowly: nodes are added before the nodes have been unchanged for the usual delay.
+/// The cluster grows continuously: each node is added before the usual delay after the last change is over.
 // Behaviour: SN6
 #[tokio::test(start_paused = true)]
 async fn continuous_node_changes_are_not_delayed() {
@@ -420,7 +420,7 @@ async fn refused_settings_do_not_block_node_updates() {
     );
 }
 
-/// The settings are retried at intervals. If a retry is refused again, that refusal is not reported.
+/// The settings are retried at intervals. A further refusal is not reported.
 // Behaviour: S28
 #[tokio::test(start_paused = true)]
 async fn lasting_refusal_is_reported_once_per_text() {
@@ -455,7 +455,7 @@ async fn lasting_refusal_is_reported_once_per_text() {
     tokio::time::sleep(Duration::from_mins(45)).await;
     assert_eq!(reported(), (2, 2), "{:?}", world.events());
 
-    // The user corrects the mistake, and makes the same mistake again, which is reported.
+    // The user corrects the mistake, and then makes the same mistake again. The second mistake is also reported.
     port(80);
     world.quiet().await;
     port(8080);
@@ -463,7 +463,7 @@ async fn lasting_refusal_is_reported_once_per_text() {
     assert_eq!(reported(), (2, 3), "the settings are retried after some time");
 }
 
-/// Two failures of one Service must not cause alternating Events.
+/// Two failures of one Service must not lead to alternating Events.
 #[tokio::test(start_paused = true)]
 async fn mistake_is_reported_once_despite_other_failures() {
     let world = World::start().await;
@@ -485,7 +485,7 @@ async fn mistake_is_reported_once_despite_other_failures() {
     assert_eq!((reported("did you mean"), reported("no quota")), (1, 1), "{:?}", world.events());
 }
 
-/// The node set of the last valid selector still follows the nodes, although the annotation has another selector.
+/// The node set of the last valid selector still follows the nodes, although the annotation contains another selector.
 // Behaviour: S28
 #[tokio::test(start_paused = true)]
 async fn invalid_selector_keeps_previous_selection() {

@@ -62,7 +62,7 @@ async fn dry_run_changes_nothing_and_shows_plan() {
     );
     assert_eq!(world.spent(), (0, 0, 0));
 
-    // Without dry run, the plan is executed, and then nothing is left to do.
+    // Without dry-run mode, the plan is executed, and then nothing is left to do.
     let world = world.stop().await.only_looking(false).started().await;
     world.eventually_ingress_of("web").await;
     world.quiet().await;
@@ -122,7 +122,7 @@ async fn rehearsal_shows_blocking_reason_and_plan() {
     assert_eq!((plan.reason.as_deref(), plan.vendor.len()), (Some("VENDOR_AUTH"), 0));
 }
 
-/// Refused settings are not retried for some time. After that, a rehearsal plans them again, with their node selector.
+/// Refused settings are not retried for some time. After that, a dry run plans these settings again, with their node selector.
 #[tokio::test(start_paused = true)]
 async fn rehearsal_keeps_selector_in_force() {
     const SELECTOR: &str = "lb.cloudadapter.dev/node-selector";
@@ -140,7 +140,7 @@ async fn rehearsal_keeps_selector_in_force() {
             it.metadata.annotations.as_mut().unwrap().insert(SELECTOR.to_owned(), "zone=b".to_owned());
         })
         .await;
-    // A retry of the settings is due by now, and the page tries them.
+    // The settings are due for a retry by now, so the page tries them.
     world.planned().await;
 
     world.is_refused_again_and_gets_nodes(|| put("b", "a"), &["a", "b"]).await;

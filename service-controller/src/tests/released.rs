@@ -79,7 +79,8 @@ async fn released_orphan_is_deleted_at_once() {
     assert_eq!(world.cloud.calls("DeleteLoadBalancer"), deletes, "nothing is left to do");
 }
 
-/// After a restart the controller does not know how long the orphan has existed. Callers that wait until it is gone must not be misled.
+/// After a restart, the controller does not know how long the orphan has existed. A caller that waits for the deletion must not conclude
+/// that the orphan is gone.
 // Behaviour: S23
 #[tokio::test(start_paused = true)]
 async fn released_orphan_is_listed_until_it_is_gone() {
@@ -135,7 +136,7 @@ async fn release_ignores_minimum_age_and_brake() {
     assert_eq!((times("ReleaseRefused"), times("OrphanHeld")), (1, 2), "6 of 10 are held, then 4 of 8");
 }
 
-/// A released load balancer is kept if it serves a Service, or if its tags have the UID of a Service with another name.
+/// A released load balancer is kept if it serves a Service, or if its tags contain the UID of a Service with another name.
 // Behaviour: S23
 #[tokio::test(start_paused = true)]
 async fn released_load_balancer_with_service_is_kept() {

@@ -1,4 +1,5 @@
-//! Lasting conditions are re-emitted before the API server drops the Event: after half an hour, with the same text, as the same Event.
+//! Tests that Events of lasting conditions are re-emitted before the API server drops them. They are re-emitted after half an hour, with
+//! the same text, as the same Event.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use k8s_openapi::api::core::v1::Service;
 
 use super::world::World;
 
-/// How often this text was emitted, always as the same Event.
+/// Returns how often this text was emitted, and asserts that it was always the same Event.
 fn reported(world: &World, words: &str) -> usize {
     let events: Vec<String> = world.events().into_iter().filter(|event| event.contains(words)).collect();
     let [event] = events.as_slice() else {
@@ -30,7 +31,7 @@ async fn is_emitted_for_two_hours(world: &World, words: &str) {
     }
 }
 
-/// Longer than the interval of reminders.
+/// Asserts that the text is not emitted again. Waits longer than the interval of reminders.
 async fn is_no_longer_emitted(world: &World, words: &str) {
     tokio::time::sleep(Duration::from_mins(1)).await;
     let before = reported(world, words);
@@ -74,7 +75,7 @@ async fn reminder_of_retried_failure_repeats_first_text() {
     world.service(service("web").port(80));
     let words = "10 of 10 are in use";
     world.eventually("an Event is emitted", |world| reported(world, words) == 1).await;
-    // The Event is emitted with a retry, and the cloud is retried every 5 minutes.
+    // A retry emits the Event. The call to the cloud is retried every 5 minutes.
     tokio::time::sleep(Duration::from_secs(150)).await;
     for times in 1..=4 {
         assert_eq!(reported(&world, words), times, "{:?}", world.events());
@@ -123,7 +124,7 @@ async fn deleted_service_gets_no_reminders() {
     is_no_longer_emitted(&world, words).await;
 }
 
-/// The adapter was unreachable and now refuses the Service, so the outage must not be reported again.
+/// The adapter was unreachable, and now refuses the Service. The outage must not be reported again.
 #[tokio::test(start_paused = true)]
 async fn past_condition_is_not_re_emitted() {
     let world = World::start().await;

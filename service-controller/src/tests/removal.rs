@@ -66,7 +66,7 @@ async fn remove_all_deletes_load_balancers_and_keeps_services() {
     assert_eq!(world.finalizers("theirs"), [FINALIZER], "the finalizer belongs to another controller");
 }
 
-/// The pod of the Job that removes all load balancers is stopped when its node is drained: the Job must not count as complete.
+/// The pod of the Job that removes all load balancers is stopped because its node is drained. The Job must not count as complete.
 #[tokio::test(start_paused = true)]
 async fn stopped_remove_all_fails() {
     let world = World::start().await;
@@ -194,7 +194,7 @@ async fn nothing_is_deleted_without_live_answer() {
         .await;
 }
 
-/// Many Services that disappear at once, together with their finalizers, are probably due to a restored backup.
+/// If many Services disappear at once, together with their finalizers, the probable cause is a restored backup.
 // Behaviour: S17
 #[tokio::test(start_paused = true)]
 async fn brake_holds_many_vanished_services() {
@@ -307,7 +307,7 @@ async fn orphan_is_deleted_after_minimum_age() {
     world.eventually_events(&[DELETING, DELETED]).await;
 }
 
-/// The tag has another name, as if the name was truncated. The UID decides.
+/// The tag contains another name, as if the name was truncated. The UID decides.
 #[tokio::test(start_paused = true)]
 async fn service_with_other_name_is_not_an_orphan() {
     let world = World::new().orphans(Orphans::DeleteAfter(HOUR)).started().await;

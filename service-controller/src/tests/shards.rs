@@ -12,7 +12,7 @@ use crate::{Components, NAMES};
 pub(super) const LASTS: Duration = Duration::from_hours(10);
 const N: usize = 24;
 
-/// A replica that has these of the four shards.
+/// Returns a replica that holds these of the four shards.
 pub(super) fn replica(
     kube: &FakeKube,
     cloud: &FakeCloud,
@@ -27,7 +27,7 @@ pub(super) fn replica(
     (fake_shards, running)
 }
 
-/// Number of writes to the API server, except those to Leases.
+/// Returns the number of writes to the API server, except for writes to Leases.
 fn n_writes(world: &World) -> usize {
     world.kube.writes().iter().filter(|write| !write.path.contains("/leases/")).count()
 }
@@ -70,7 +70,7 @@ async fn shards_partition_services_and_move_between_replicas() {
     world.eventually("all Services have an address", |world| served(world, &[0, 1, 2, 3])).await;
     world.quiet().await;
     let asked = world.cloud.calls("EnsureLoadBalancer");
-    // The shard moves to another replica: each of its Services costs one call, and nothing is written.
+    // The shard moves to another replica. Each of its Services then costs one call, and nothing is written.
     first.take(1);
     second.give(1, LASTS);
     world.quiet().await;
@@ -122,7 +122,8 @@ async fn work_of_lost_shard_writes_nothing() {
     world.eventually_ingress_of("web").await;
 }
 
-/// Another replica with a newer fence was active although this process holds the shard. The other shards of this process are not affected.
+/// Another replica with a newer fence was active in one shard although this process holds that shard. The other shards of this process are
+/// not affected.
 #[tokio::test(start_paused = true)]
 async fn newer_fence_in_one_shard_does_not_end_process() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! The two fakes, with the controller between them.
+//! The test world: a fake API server and a fake adapter, with the controller between them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,10 +27,10 @@ use crate::{
     reconcile::Reconciler,
 };
 
-/// Longer than any delay of the controller that is not a backoff or a resync.
+/// A duration longer than any delay of the controller except for backoffs and resyncs.
 const SETTLE_TIME: Duration = Duration::from_secs(20);
 
-/// Settings of the controller, unless a test changes them.
+/// Returns the settings of the controller that tests use by default.
 pub(super) fn work() -> Work {
     Work { workers: 4, reading: Reading::default(), orphans: Orphans::Report }
 }
@@ -48,7 +48,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// Both fakes, without a controller.
+    /// Returns a world with both fakes and without a controller.
     pub(super) fn new() -> Self {
         let (kube, cloud) = (FakeKube::new(), FakeCloud::new());
         cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers"]));
@@ -58,38 +58,38 @@ impl World {
         Self { kube, cloud, health, explain, stop, running, work, dry_run, reconciler }
     }
 
-    /// Sets or clears dry-run mode for the next controller.
+    /// Switches dry-run mode on or off for the next controller.
     pub(super) fn only_looking(mut self, dry_run: bool) -> Self {
         self.dry_run = dry_run;
         self
     }
 
-    /// Makes the next controller translate the annotations of this other controller.
+    /// At its next start, the controller translates the annotations of another controller.
     pub(super) fn compat(mut self, compat: Compat) -> Self {
         self.work.reading.compat = Some(compat);
         self
     }
 
-    /// Makes the next controller read only its own annotations.
+    /// At its next start, the controller reads only its own annotations.
     pub(super) fn without_compat(mut self) -> Self {
         self.work.reading.compat = None;
         self
     }
 
-    /// Sets the classes of the next controller.
+    /// Sets the classes for the next start of the controller.
     pub(super) fn classes(mut self, classes: Classes) -> Self {
         self.work.reading.classes = classes;
         self
     }
 
-    /// Sets the name template of the next controller.
+    /// Sets the name template for the next start of the controller.
     pub(super) fn names(mut self, template: &str) -> Self {
         let template = Template::read(template, "prod").expect("good");
         self.work.reading.defaults = self.work.reading.defaults.called(Some(template));
         self
     }
 
-    /// Sets the member limit of the next controller.
+    /// Sets the member limit for the next start of the controller.
     pub(super) fn members(mut self, members: usize) -> Self {
         let defaults = self.work.reading.defaults;
         let bounds = Bounds { members, ..defaults.bounds().clone() };
@@ -97,19 +97,19 @@ impl World {
         self
     }
 
-    /// Sets how the next controller handles orphans.
+    /// Sets how the controller handles orphans after its next start.
     pub(super) fn orphans(mut self, orphans: Orphans) -> Self {
         self.work.orphans = orphans;
         self
     }
 
-    /// Makes the next controller delete all load balancers.
+    /// After its next start, the controller deletes all load balancers.
     pub(super) fn without_any(mut self) -> Self {
         self.work.reading.none_wanted = true;
         self
     }
 
-    /// Sets the number of workers of the next controller.
+    /// Sets the number of workers for the next start of the controller.
     pub(super) fn workers(mut self, workers: usize) -> Self {
         self.work.workers = workers;
         self
@@ -144,7 +144,7 @@ impl World {
         format!("{:#}", ended.expect_err("not complete"))
     }
 
-    /// Requests that the controller stops.
+    /// Asks the controller to stop, and does not wait for the end.
     pub(super) fn end(&self) {
         self.stop.cancel();
     }
@@ -161,7 +161,7 @@ impl World {
         self.stop().await.started().await
     }
 
-    /// A node with a provider ID and an address.
+    /// Adds a node with a provider ID and an address.
     pub(super) fn node(&self, name: &str) -> &Self {
         self.kube.put::<Node>(node(name).provider_id(&format!("sim://r1/{name}")).at("10.0.0.1"));
         self
@@ -184,7 +184,7 @@ impl World {
         self.get(service).and_then(|it| it.metadata.finalizers).unwrap_or_default()
     }
 
-    /// Addresses in the status.
+    /// Returns the addresses in the status of the Service.
     pub(super) fn ingress(&self, service: &str) -> Vec<String> {
         let status = self.get(service).and_then(|it| it.status).and_then(|it| it.load_balancer);
         let ingress = status.and_then(|it| it.ingress).unwrap_or_default();
@@ -195,7 +195,7 @@ impl World {
         self.cloud.read(|state| state.ensures.last().cloned()).expect("an ensure")
     }
 
-    /// Names of the nodes in the last ensure.
+    /// Returns the names of the nodes in the last `EnsureLoadBalancer` call.
     pub(super) fn backends(&self) -> Vec<String> {
         let id = self.last_ensure().spec.unwrap_or_default().backend_set_id;
         let set = self.cloud.read(|state| state.backend_sets.get(&id).cloned()).unwrap_or_default();
@@ -204,7 +204,7 @@ impl World {
         names
     }
 
-    /// Lets `web` request another port, which the adapter refuses. When the function returns, a retry of the settings is due.
+    /// Changes the port of `web` to a port that the adapter refuses. When the function returns, the controller is about to retry.
     pub(super) async fn asks_for_a_port_that_is_refused(&self, change: impl FnOnce(&mut Service)) {
         tokio::time::sleep(Duration::from_mins(1)).await;
         self.refuse_next();
@@ -217,7 +217,8 @@ impl World {
         tokio::time::sleep(LAG + Duration::from_secs(10)).await;
     }
 
-    /// Refuses the settings again, and checks that added nodes do not wait for the next resync.
+    /// Makes the adapter refuse the port again, adds nodes, and checks that the load balancer gets the nodes without waiting for the next
+    /// resync.
     pub(super) async fn is_refused_again_and_gets_nodes(&self, come: impl FnOnce(), want: &[&str]) {
         self.refuse_next();
         let begin = Instant::now();
@@ -231,7 +232,7 @@ impl World {
         self.cloud.fail_next("EnsureLoadBalancer", error);
     }
 
-    /// Number of Services in the controller's memory.
+    /// Returns the number of Services in the controller's memory.
     pub(super) fn remembered(&self) -> usize {
         self.reconciler.as_ref().map_or(0, |it| it.remembered())
     }
@@ -264,7 +265,7 @@ impl World {
     }
 }
 
-/// Capabilities of an adapter.
+/// Returns the capabilities of an adapter.
 pub(super) fn capabilities(names: &[&str]) -> Vec<Capability> {
     let capability = |name: &&str| Capability {
         name: (*name).to_owned(),
@@ -274,7 +275,7 @@ pub(super) fn capabilities(names: &[&str]) -> Vec<Capability> {
     names.iter().map(capability).collect()
 }
 
-/// A Service in the namespace of the tests.
+/// Returns the name of a Service in the namespace of the tests.
 pub(super) fn name(service: &str) -> ObjectName {
     ObjectName::namespaced("default", service)
 }

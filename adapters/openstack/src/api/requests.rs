@@ -16,7 +16,7 @@ pub struct CreateLoadBalancer {
     pub(crate) provider: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) vip_subnet_id: Option<String>,
-    /// The node in whose subnet the VIP is, if no subnet is configured.
+    /// The node in whose subnet the VIP is created if no subnet is configured.
     #[serde(skip)]
     pub(crate) beside: Option<Neighbour>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ pub struct ListenerSettings {
     pub(crate) connection_limit: Option<i64>,
     #[serde(flatten)]
     pub(crate) timeouts: Timeouts,
-    /// CIDRs of clients that may connect. Empty: any client may.
+    /// The CIDRs of the clients that may connect. If the list is empty, any client may connect.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "null_if_empty")]
     pub(crate) allowed_cidrs: Option<Vec<IpNet>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,14 +110,14 @@ pub struct NewPool {
     pub(crate) members: Vec<NewMember>,
 }
 
-/// The changes of a pool: only fields that can be changed and that differ.
+/// The changes of a pool, which contain only fields that can be changed and that differ.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct UpdatePool {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tags: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) lb_algorithm: Option<&'static str>,
-    /// Session persistence; `null` removes it.
+    /// The new session persistence. `null` removes the session persistence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) session_persistence: Option<NullOr<NewPersistence>>,
 }
@@ -159,7 +159,7 @@ pub struct MonitorSettings {
     pub(crate) timeout: u32,
     pub(crate) max_retries: u32,
     pub(crate) max_retries_down: u32,
-    /// For HTTP only.
+    /// The path of the probe, for HTTP only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) url_path: Option<String>,
 }
@@ -183,7 +183,7 @@ pub struct NewFloatingIp {
     /// Name or ID of the network, or of one of its subnets.
     #[serde(skip)]
     pub(crate) pool: Option<String>,
-    /// ID of the network. `None`: the network of the pool, or else the only external network.
+    /// The ID of the network. `None` selects the network of the pool, or else the only external network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) floating_network_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -191,7 +191,7 @@ pub struct NewFloatingIp {
     pub(crate) description: String,
 }
 
-/// The floating IP that a new one replaces.
+/// The existing floating IP that a new floating IP replaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Former {
     pub(crate) id: String,
@@ -206,7 +206,7 @@ pub struct Former {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Target {
     pub(crate) port_id: String,
-    /// The address of the load balancer. Neutron needs the address, because a port may have several.
+    /// The address of the load balancer. Neutron needs this address, because a port may have several addresses.
     #[serde(rename = "fixed_ip_address")]
     pub(crate) address: IpAddr,
 }
@@ -216,7 +216,7 @@ fn null_if_empty<S: Serializer>(ranges: &Option<Vec<IpNet>>, to: S) -> Result<S:
     ranges.as_ref().filter(|ranges| !ranges.is_empty()).serialize(to)
 }
 
-/// A rule of a security group that allows ingress.
+/// An ingress rule of a security group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct NewRule {
     pub(crate) security_group_id: String,

@@ -1,7 +1,7 @@
 //! Responses of Octavia and Neutron about the parts of a load balancer. Only the fields that the driver uses are parsed.
 //!
-//! Enums such as protocols are parsed as text: a part with an unknown value then differs from the desired state, but does not fail the
-//! listing. Source: Octavia and Neutron API references.
+//! Enums such as protocols are parsed as text. An object with an unknown value then differs from the desired state, but does not make the
+//! listing fail. Source: Octavia and Neutron API references.
 
 use std::net::IpAddr;
 
@@ -18,7 +18,7 @@ pub(crate) struct Balancer {
     /// Time of creation in UTC. The text contains no time zone.
     #[serde(default)]
     pub(crate) created_at: Option<jiff::civil::DateTime>,
-    /// Time of the last change of any part, with a resolution of one second.
+    /// The time of the last change of the load balancer or any object below it, with a resolution of one second.
     #[serde(default)]
     pub(crate) updated_at: Option<String>,
     #[serde(default)]
@@ -47,7 +47,7 @@ impl Balancer {
     }
 }
 
-/// The fields of one load balancer that are read before its tags are written or it is deleted.
+/// The fields of a load balancer that the driver reads before it writes the tags or deletes the load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct LiveBalancer {
     pub(crate) id: String,
@@ -61,7 +61,7 @@ pub(crate) struct LiveBalancer {
 }
 
 impl LiveBalancer {
-    /// Whether the load balancer is being deleted.
+    /// Returns whether the load balancer is being deleted or already deleted.
     pub(crate) fn goes(&self) -> bool {
         ["PENDING_DELETE", "DELETED"].contains(&self.provisioning_status.as_str())
     }
@@ -111,7 +111,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Returns the port. `None`: the protocol is unknown.
+    /// Returns the port, or `None` if the protocol is unknown.
     pub(crate) fn port(&self) -> Option<Port> {
         Some(Port { transport: Transport::of(&self.protocol)?, number: self.protocol_port })
     }
@@ -128,7 +128,7 @@ pub(crate) struct Pool {
     pub(crate) provisioning_status: String,
     #[serde(default)]
     pub(crate) session_persistence: Option<Persistence>,
-    /// IDs of the members. A separate listing for each pool returns the members.
+    /// The IDs of the members. The details of the members come from a separate listing for each pool.
     #[serde(default, deserialize_with = "or_empty")]
     pub(crate) members: Vec<Named>,
     #[serde(default, deserialize_with = "or_empty")]
@@ -184,7 +184,7 @@ pub(crate) struct Member {
 pub(crate) struct FloatingIp {
     pub(crate) id: String,
     pub(crate) floating_ip_address: IpAddr,
-    /// The address of the port that the floating IP is attached to. `None`: the floating IP is unattached.
+    /// The address of the port that the floating IP is attached to, or `None` if the floating IP is not attached.
     #[serde(default)]
     pub(crate) fixed_ip_address: Option<IpAddr>,
     #[serde(default, deserialize_with = "absent_if_empty")]
@@ -197,7 +197,8 @@ pub(crate) struct FloatingIp {
     /// Time of creation, with a resolution of one second.
     #[serde(default)]
     pub(crate) created_at: Option<String>,
-    /// Revision of the floating IP. Requested only where it is needed, because it also changes with unrelated fields.
+    /// The revision of the floating IP. The driver requests this field only where it is needed, because the revision also changes with
+    /// unrelated fields.
     #[serde(default)]
     pub(crate) revision_number: Option<u64>,
 }
@@ -248,7 +249,7 @@ pub(crate) struct GuardedPort {
     pub(crate) fixed_ips: Vec<FixedAddress>,
     #[serde(default, deserialize_with = "or_empty")]
     pub(crate) security_groups: Vec<String>,
-    /// Whether port security is on. Without it, groups have no effect, and Neutron accepts none.
+    /// Whether port security is on. Without port security, security groups have no effect, and Neutron rejects them.
     #[serde(default = "guarded")]
     pub(crate) port_security_enabled: bool,
     #[serde(default)]

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-/// Separator of the two parts of a route's ID; neither part contains it.
+/// The separator of the two parts of a route's ID. Neither part contains this character.
 const VIA: char = '=';
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -34,7 +34,7 @@ impl ExtraRoute {
         Some(Self { destination: destination.to_owned(), nexthop: nexthop.to_owned() })
     }
 
-    /// Whether both are the same route, even if they are spelled differently.
+    /// Returns whether both are the same route, even if the two spellings differ.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.destination() == other.destination() && self.hop() == other.hop()
     }
@@ -57,7 +57,7 @@ pub(crate) struct Port {
     pub(crate) device_owner: String,
     pub(crate) fixed_ips: Vec<FixedIp>,
     pub(crate) allowed_address_pairs: Vec<AddressPair>,
-    /// Whether the port drops packets that a server sends from foreign addresses. Unset: Neutron does not support this.
+    /// Whether the port drops packets that a server sends from foreign addresses. `None` means that Neutron does not support port security.
     pub(crate) port_security_enabled: Option<bool>,
     pub(crate) revision_number: u64,
 }
@@ -74,7 +74,7 @@ pub(crate) struct FixedIp {
 pub(crate) struct AddressPair {
     /// An address, or a network as a CIDR.
     pub(crate) ip_address: String,
-    /// The MAC address of the port, which Neutron fills in. The address carries no information.
+    /// The MAC address of the port, which Neutron fills in. This address says nothing beyond the port itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mac_address: Option<String>,
 }
@@ -91,7 +91,8 @@ impl AddressPair {
 }
 
 impl Port {
-    /// Whether the port would drop packets from a network if it had these pairs. A pair with a wider network also allows the packets.
+    /// Returns whether the port would drop packets from a network if the port had these pairs. A pair with a wider network also allows the
+    /// packets.
     pub(crate) fn drops(&self, network: IpNet, pairs: &[AddressPair]) -> bool {
         let allows = |pair: &AddressPair| pair.network().is_some_and(|wide| wide.contains(&network));
         self.port_security_enabled == Some(true) && !pairs.iter().any(allows)

@@ -1,6 +1,6 @@
 //! Servers and ports in the answers of Nova and Neutron.
 //!
-//! Only the fields that the driver uses are parsed, and enums as text, so that an unknown value does not fail a whole listing.
+//! Only the fields that the driver uses are parsed. Enums are parsed as text, so that an unknown value does not make a whole listing fail.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::responses::or_empty;
 
-/// A server of Nova's API 2.47 and later.
+/// A server as returned by Nova's API 2.47 and later.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Server {

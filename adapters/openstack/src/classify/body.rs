@@ -25,7 +25,7 @@ impl Refusal {
             .unwrap_or_else(|_other| Self::unread(response))
     }
 
-    /// Whether the answer is from a service, as opposed to a proxy or another server at the address of the service.
+    /// Returns whether the answer is from a service, and not from a proxy or another server at the address of the service.
     pub(super) fn is_ours(&self) -> bool {
         self.ours
     }
@@ -52,8 +52,8 @@ impl From<Octavia> for Refusal {
     }
 }
 
-/// The other formats. Nova: `{"itemNotFound": {"code": 404, "message": "..."}}`, where the key is the code; Keystone: `error`, with
-/// a title; Neutron: `NeutronError`, with a type.
+/// The other formats, in which the key of the object varies. In Nova's `{"itemNotFound": {"code": 404, "message": "..."}}`, the key is the
+/// error code. Keystone uses the key `error` and adds a title. Neutron uses the key `NeutronError` and adds a type.
 type Named = BTreeMap<String, Words>;
 
 #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-//! Tests with recorded answers of the services, and the fault of each answer.
+//! These tests use recorded answers of the services, and check the fault of each answer.
 
 use cloud_adapter::vendor::Family;
 use serde_json::{Value, json};

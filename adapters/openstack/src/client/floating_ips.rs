@@ -42,7 +42,7 @@ pub(crate) const UPDATE_FLOATING_IP: Operation = Operation::write(Family::Networ
 pub(crate) const DELETE_FLOATING_IP: Operation = Operation::write(Family::Network, "DeleteFloatingIp");
 
 impl Client {
-    /// Lists a page of the project's floating IPs. `query` is set for every page but the first.
+    /// Lists a page of the project's floating IPs. `query` is set for every page except the first.
     pub(crate) async fn list_floating_ips(
         &self,
         session: &Session,
@@ -56,7 +56,8 @@ impl Client {
         self.floating_ips(session, &query).await
     }
 
-    /// Creates a floating IP attached to a load balancer. If no external network is configured, first looks up the only external network.
+    /// Creates a floating IP that is attached to a load balancer. If no external network is configured, this function first looks up the
+    /// only external network.
     pub(crate) async fn create_floating_ip(
         &self,
         session: &Session,
@@ -79,8 +80,8 @@ impl Client {
         self.write(session, create(), &json!({ "floatingip": At { new: &new, target } })).await
     }
 
-    /// Creates an unattached floating IP that replaces the floating IP `former`. If `former` is from the same pool under another name,
-    /// keeps it and changes only its description. Looks up the pool first.
+    /// Creates an unattached floating IP that replaces the floating IP `former`. This function first looks up the pool, if a pool is set.
+    /// If `former` already belongs to this pool, the function keeps `former` and changes only its description.
     pub(crate) async fn reserve_floating_ip(
         &self,
         session: &Session,
@@ -114,8 +115,8 @@ impl Client {
         self.write(session, update(id), &json!({ "floatingip": target })).await
     }
 
-    /// Attaches a floating IP of the project to a load balancer, and records the owner. Looks up the ID of the floating IP first. If two
-    /// callers attach it at once, only the first caller succeeds, provided that Neutron counts revisions.
+    /// Attaches a floating IP of the project to a load balancer, and records the owner. This function first looks up the ID of the floating
+    /// IP. If two callers attach the same floating IP at once, only the first caller succeeds, provided that Neutron counts revisions.
     pub(crate) async fn attach_reserved(
         &self,
         session: &Session,
@@ -162,8 +163,8 @@ impl Client {
         self.write(session, update(id), &json!({ "floatingip": { "description": description } })).await
     }
 
-    /// Detaches a floating IP. `for_reserved`: the floating IP that replaces the detached one. If set, first checks that the replacement is
-    /// available.
+    /// Detaches a floating IP. `for_reserved` is the reserved floating IP that replaces the detached floating IP, if any. In this case, the
+    /// function first checks that the replacement is available.
     pub(crate) async fn detach_floating_ip(
         &self,
         session: &Session,
@@ -190,15 +191,16 @@ impl Client {
         self.page(session, "floatingips", call).await
     }
 
-    /// The query for the project's floating IPs. The query names the project, because administrators otherwise get those of all projects.
+    /// Returns the query for the project's floating IPs. The query names the project, because administrators otherwise get the floating IPs
+    /// of all projects.
     async fn own_floating_ips(&self, session: &Session) -> VendorResult<String> {
         let access = self.identity.access(session).await?;
         let fields: Vec<String> = FIELDS.iter().map(|field| format!("fields={field}")).collect();
         Ok(format!("project_id={}&{}", encode(&access.project.id), fields.join("&")))
     }
 
-    /// Finds the external network or the subnet with this name or ID, and sets it in `new`. Returns the CIDR of the subnet; `None` for a
-    /// network.
+    /// Finds the external network or the subnet with this name or ID, and stores the IDs in `new`. Returns the CIDR of the subnet, or
+    /// `None` for a network.
     async fn find_pool(
         &self,
         session: &Session,
@@ -265,7 +267,7 @@ impl Client {
         Ok(networks)
     }
 
-    /// Finds the subnets with this name; if there are none, the subnet with this ID.
+    /// Finds the subnets with this name, or the subnet with this ID if no subnet has this name.
     async fn subnets_called(&self, session: &Session, word: &str) -> VendorResult<Vec<Subnet>> {
         #[derive(Deserialize)]
         struct Subnets {

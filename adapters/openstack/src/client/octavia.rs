@@ -75,7 +75,7 @@ impl Listed {
     }
 }
 
-/// Which members a write covers.
+/// The members that a write covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     /// All members of the pool: existing members that are not in the request are removed.
@@ -102,7 +102,7 @@ impl Client {
             .ok_or_else(|| VendorError::nonsense(format!("{LIST_VERSIONS}: the answer has no valid version")))
     }
 
-    /// Lists a page of a collection. `query` is set for every page but the first. The query names the project because administrators
+    /// Lists a page of a collection. `query` is set for every page except the first. The query names the project because administrators
     /// otherwise get the objects of all projects.
     pub(crate) async fn list_octavia<T: DeserializeOwned>(
         &self,
@@ -145,7 +145,7 @@ impl Client {
         Ok(loadbalancer)
     }
 
-    /// Creates a load balancer. `vip_subnet_id`: the subnet of its VIP, if that subnet was looked up because the request has none.
+    /// Creates a load balancer. `vip_subnet_id` is the subnet of the VIP, if that subnet was looked up because the request names no subnet.
     pub(crate) async fn create_load_balancer(
         &self,
         session: &Session,
@@ -207,7 +207,7 @@ impl Client {
         self.write(session, call, &Body("listener", &body)).await
     }
 
-    /// Updates a listener. `pool`: the pool to switch to, if any.
+    /// Updates a listener. `pool` is the pool to switch to, if any.
     pub(crate) async fn update_listener(
         &self,
         session: &Session,

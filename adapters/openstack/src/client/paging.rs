@@ -1,4 +1,4 @@
-//! Pages of a collection. All three services return the next page as a link beside the items.
+//! Pages of a collection. All three services return the next page as a link next to the items.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 #[derive(Debug, PartialEq)]
 pub(crate) struct Page<T> {
     pub(crate) items: Vec<T>,
-    /// Query of the next page. Only a page without this query is the last one; its number of items does not matter.
+    /// The query of the next page. A page without this query is the last page, whatever its number of items.
     pub(crate) next: Option<String>,
 }
 
@@ -25,7 +25,7 @@ struct Link {
 
 /// Reads a page: `{"servers": [...], "servers_links": [{"rel": "next", "href": "..."}]}`.
 ///
-/// Uses only the query of the link, because proxies may return a wrong host or path.
+/// The function uses only the query of the link, because proxies may return a wrong host or path.
 pub(crate) fn read<T: DeserializeOwned>(
     operation: Operation,
     collection: &str,

@@ -27,10 +27,10 @@ const UPDATE_PORT: Operation = Operation::write(Family::Network, "UpdatePort");
 pub(crate) enum RouterPorts<'a> {
     /// All ports of a project.
     Of(&'a str),
-    /// Ports of these servers and routers. About fifty at most, because the URL of the request contains the IDs.
+    /// The ports of these servers and routers. The caller passes about fifty IDs at most, because the URL of the request contains the IDs.
     At(&'a [&'a str]),
-    /// Ports with one of these addresses, in any network. About fifty addresses at most, because the URL of the request contains the
-    /// addresses.
+    /// The ports with one of these addresses, in any network. The caller passes about fifty addresses at most, because the URL of the
+    /// request contains the addresses.
     With(&'a [&'a str]),
     /// A later page, by its query.
     Next(&'a str),
@@ -84,7 +84,7 @@ impl Client {
         self.page(session, "ports", read(LIST_PORTS, Service::Network, format!("/v2.0/ports?{query}"))).await
     }
 
-    /// Adds all given routes or none, and does not change other routes. Existing routes are accepted. `PUT
+    /// Adds all given routes or none, and does not change other routes. Routes that already exist cause no error. `PUT
     /// /v2.0/routers/{id}/add_extraroutes`
     pub(crate) async fn add_routes(
         &self,
@@ -96,8 +96,8 @@ impl Client {
         self.write(session, call, &json!({ "router": { "routes": routes } })).await
     }
 
-    /// Removes routes, and does not change other routes. Routes that do not exist are accepted. Returns the remaining routes, or `None` if
-    /// the answer cannot be parsed. `PUT /v2.0/routers/{id}/remove_extraroutes`
+    /// Removes routes, and does not change other routes. Routes that do not exist cause no error. Returns the remaining routes, or `None`
+    /// if the answer cannot be parsed. `PUT /v2.0/routers/{id}/remove_extraroutes`
     pub(crate) async fn remove_routes(
         &self,
         session: &Session,

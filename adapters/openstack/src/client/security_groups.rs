@@ -35,15 +35,15 @@ const UPDATE_PORT: Operation = Operation::write(Family::Network, "UpdatePort");
 pub(crate) enum GuardedPorts<'a> {
     /// All ports of the project.
     All,
-    /// Ports with these IDs. About fifty at most, because the URL of the request contains the IDs.
+    /// The ports with these IDs. The caller passes about fifty IDs at most, because the URL of the request contains the IDs.
     These(&'a [String]),
     /// Ports in a group.
     In(&'a str),
 }
 
 impl Client {
-    /// Lists a page of the project's groups. `described`: only groups with this description. `query` is set for every page but the first.
-    /// `GET /v2.0/security-groups`
+    /// Lists a page of the project's security groups. If `described` is set, only groups with this description are listed. `query` is set
+    /// for every page except the first. `GET /v2.0/security-groups`
     pub(crate) async fn list_security_groups(
         &self,
         session: &Session,
@@ -63,8 +63,8 @@ impl Client {
         self.page(session, "security_groups", read(LIST_GROUPS, Service::Network, path)).await
     }
 
-    /// Creates a group. Neutron adds rules to a new group: by default two rules, which allow the ports in the group to send to any address.
-    /// `POST /v2.0/security-groups`
+    /// Creates a security group. Neutron adds rules to a new group. By default, these are two rules that allow the ports in the group to
+    /// send to any address. `POST /v2.0/security-groups`
     pub(crate) async fn create_security_group(
         &self,
         session: &Session,
@@ -79,7 +79,7 @@ impl Client {
         let body = json!({ "security_group": { "name": name, "description": description } });
         let answer = self.send(session, &call, &body.to_string().into()).await?;
         let made: Made = serde_json::from_slice(answer.body()).map_err(|error| {
-            // The group exists although its ID is unknown. The next read finds the group.
+            // The group was created although its ID is unknown. The next read finds the group.
             VendorError::new(
                 Fault::OutcomeUnknown,
                 format!("{CREATE_GROUP}: cannot parse the answer: {error}"),
@@ -88,7 +88,7 @@ impl Client {
         Ok(made.security_group)
     }
 
-    /// Deletes a group that has no ports, with all its rules. `DELETE /v2.0/security-groups/{id}`
+    /// Deletes a security group that has no ports, together with all its rules. `DELETE /v2.0/security-groups/{id}`
     pub(crate) async fn delete_security_group(&self, session: &Session, id: &str) -> VendorResult<()> {
         let path = format!("/v2.0/security-groups/{}", encode(id));
         gone(self.delete(session, call(DELETE_GROUP, Method::DELETE, path)).await)
@@ -106,7 +106,7 @@ impl Client {
         gone(self.delete(session, call(DELETE_RULE, Method::DELETE, path)).await)
     }
 
-    /// Lists a page of the project's ports, with their groups. `query` is set for every page but the first. `GET /v2.0/ports`
+    /// Lists a page of the project's ports, with their security groups. `query` is set for every page except the first. `GET /v2.0/ports`
     pub(crate) async fn list_guarded_ports(
         &self,
         session: &Session,
@@ -142,7 +142,8 @@ impl Client {
         gone(self.write_over(session, call, Some(port.revision_number), &body).await)
     }
 
-    /// Returns the CIDRs of subnets. About fifty subnets at most, because the URL of the request contains the IDs. `GET /v2.0/subnets`
+    /// Returns the CIDRs of subnets. The caller passes about fifty IDs at most, because the URL of the request contains the IDs. `GET
+    /// /v2.0/subnets`
     pub(crate) async fn list_subnets(&self, session: &Session, ids: &[String]) -> VendorResult<Vec<Subnet>> {
         let ids: String = ids.iter().map(|id| format!("id={}&", encode(id))).collect();
         let path = format!("/v2.0/subnets?{ids}fields=id&fields=cidr");

@@ -1,4 +1,4 @@
-//! Tests of the requests that are sent, and of tokens that the cloud revokes, against a fake OpenStack.
+//! These tests check, against a fake OpenStack, the requests that are sent and the handling of tokens that the cloud revokes.
 
 use serde_json::{Value, json};
 

@@ -11,13 +11,13 @@ use serde::Deserialize;
 /// A service that the adapter calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Service {
-    /// Nova. Paths begin after the version: `/servers/detail`. In some clouds the address also contains the project.
+    /// Nova. Paths begin after the version, such as `/servers/detail`. In some clouds the address also contains the project.
     Compute,
-    /// Neutron. Paths begin with the version: `/v2.0/ports`.
+    /// Neutron. Paths begin with the version, such as `/v2.0/ports`.
     Network,
-    /// Octavia. Paths begin with the version: `/v2/lbaas/loadbalancers`; `/` lists the versions.
+    /// Octavia. Paths begin with the version, such as `/v2/lbaas/loadbalancers`. The path `/` lists the versions.
     LoadBalancer,
-    /// Keystone. Paths begin after the version: `/auth/tokens`.
+    /// Keystone. Paths begin after the version, such as `/auth/tokens`.
     Identity,
 }
 
@@ -44,7 +44,8 @@ impl Service {
         }
     }
 
-    /// Returns the base for the paths of a service. Clouds write addresses with or without version, project and trailing slash.
+    /// Returns the base for the paths of a service. In some clouds, the address contains the version, the project or a trailing slash, and
+    /// in other clouds it does not.
     pub(crate) fn base(self, url: &str) -> String {
         let url = url.trim_end_matches('/');
         let (root, rest) = before_version(url);
@@ -80,7 +81,7 @@ pub(crate) enum Interface {
 }
 
 impl Interface {
-    /// Parses an interface of clouds.yaml; `publicURL` is an older form of `public`.
+    /// Parses an interface of clouds.yaml. The form `publicURL` is an older form of `public`, and likewise for the other interfaces.
     pub(crate) fn read(text: &str) -> Option<Self> {
         match text.trim_end_matches("URL") {
             "public" => Some(Self::Public),
@@ -126,7 +127,7 @@ impl Endpoint {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Endpoints {
     bases: BTreeMap<Service, String>,
-    /// Why a service has no address.
+    /// The reasons why services have no address.
     missing: BTreeMap<Service, String>,
 }
 
@@ -201,7 +202,7 @@ fn before_version(url: &str) -> (&str, &str) {
     (url, "")
 }
 
-/// Whether a segment is a version: `v2`, `v2.0`, `v3`.
+/// Returns whether a segment is a version, such as `v2`, `v2.0` or `v3`.
 fn is_version(segment: &str) -> bool {
     segment.strip_prefix('v').is_some_and(|number| {
         number.starts_with(|one: char| one.is_ascii_digit())

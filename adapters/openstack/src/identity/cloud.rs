@@ -1,4 +1,5 @@
-//! The configuration of a cloud and its credentials. Validates the keys and reports all errors at once, each with its key and the fix.
+//! The configuration of a cloud and its credentials. This module validates the keys and reports all errors at once, each with its key and
+//! the fix.
 
 #[cfg(test)]
 mod tests;
@@ -27,13 +28,13 @@ pub(crate) struct Cloud {
     /// The address of Keystone, including the version.
     pub(crate) auth_url: String,
     pub(crate) credentials: Credentials,
-    /// The project that the token must be for.
+    /// The project for which the token must be valid.
     pub(crate) project: WantedProject,
     /// The ID of a trust, which determines the project.
     pub(crate) trust: Option<String>,
     pub(crate) region: String,
     pub(crate) interface: Interface,
-    /// Addresses that replace those of the catalogue.
+    /// The addresses that replace the addresses from the catalogue.
     pub(crate) overrides: BTreeMap<Service, String>,
     /// Path of the CA certificates for the cloud.
     pub(crate) ca: Option<PathBuf>,
@@ -78,7 +79,7 @@ pub(crate) enum Domain {
     Name(String),
 }
 
-/// The project, as far as the keys name it.
+/// The project that the token must be for. Fields are set only if the keys name them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WantedProject {
     pub(crate) id: Option<String>,
@@ -101,7 +102,7 @@ impl Cloud {
         let interface = interface(&mut keys, given);
         let mut overrides = overrides(&mut keys);
         if let Some(auth_url) = &auth_url {
-            // Keystone at `auth_url` validates tokens.
+            // By default, tokens are validated by Keystone at `auth_url`.
             overrides.entry(Service::Identity).or_insert_with(|| auth_url.clone());
         }
         let ca = keys.text("cacert").map(PathBuf::from);
@@ -180,7 +181,7 @@ fn url(keys: &mut Keys, key: &str, text: &str) -> Option<String> {
     None
 }
 
-/// Reads the credentials. If their type is not set, the keys that are present determine the type.
+/// Reads the credentials. If the type of the credentials is not set, the keys that are present determine the type.
 fn credentials(keys: &mut Keys) -> Option<Credentials> {
     const SECRETS: [(&str, &str); 3] = [
         ("application_credential_secret", "v3applicationcredential"),
@@ -302,7 +303,7 @@ fn region(keys: &mut Keys, given: &Given) -> Option<String> {
         Some(Value::Array(regions)) => regions,
         Some(_) | None => Vec::new(),
     };
-    // A region is a name, or a section with a name and the region's own settings.
+    // A region is given as a name, or as a section with a name and the region's own settings.
     let name = |region: &Value| region.get("name").unwrap_or(region).as_str().map(str::to_owned);
     match regions.as_slice() {
         [region] if region.is_string() => name(region),

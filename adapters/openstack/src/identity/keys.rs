@@ -28,10 +28,10 @@ const AUTH: [&str; 23] = [
     "user_domain_name",
     "user_id",
     "username",
-    // A one-time password, which a user would have to type.
+    // The key of a one-time password. A user would have to type such a password.
     "passcode",
 ];
-/// Keys beside the section `auth` that this adapter reads. Other tools have many more.
+/// The keys outside the section `auth` that this adapter reads. Other tools have many more keys.
 const CLOUD: [&str; 18] = [
     "auth",
     "auth_type",
@@ -52,15 +52,15 @@ const CLOUD: [&str; 18] = [
     "regions",
     "verify",
 ];
-/// Maximum number of characters in which a typo differs from a known key.
+/// The maximum number of characters in which a mistyped key differs from the known key that errors suggest.
 const TYPOS: usize = 2;
 
-/// Where the keys are, and how errors refer to them.
+/// The place of the keys, which determines how errors refer to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FieldPath {
-    /// The environment: `OS_USERNAME`.
+    /// The environment, with keys such as `OS_USERNAME`.
     Environment,
-    /// A file: `clouds.prod.auth.username`.
+    /// A file, with keys such as `clouds.prod.auth.username`.
     File {
         /// Name of the cloud in the file.
         cloud: String,
@@ -112,7 +112,7 @@ impl Keys {
         Self { place, cloud, auth, faults }.without_typos()
     }
 
-    /// Reads the keys in the environment: `OS_USERNAME` is `username`.
+    /// Reads the keys in the environment, where `OS_USERNAME` stands for `username`.
     pub(crate) fn of_environment<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let (mut auth, mut cloud) = (Map::new(), Map::new());
         for (name, value) in variables {
@@ -138,7 +138,7 @@ impl Keys {
         self.faults.push(format!("{}: {text}", self.place.name(key)));
     }
 
-    /// Returns the errors. Empty if there are none.
+    /// Returns the errors. The list is empty if there are no errors.
     pub(crate) fn into_faults(self) -> Vec<String> {
         self.faults
     }
@@ -160,7 +160,7 @@ impl Keys {
         }
     }
 
-    /// Returns the value of a boolean key. `None`: the key is not set.
+    /// Returns the value of a boolean key, or `None` if the key is not set.
     pub(crate) fn switch(&mut self, key: &str) -> Option<bool> {
         match self.value(key)? {
             Value::Bool(on) => Some(on),
@@ -182,7 +182,8 @@ impl Keys {
     }
 }
 
-/// Returns the most similar known key, if it is similar enough. Short keys are skipped, because all of them are similar.
+/// Returns the most similar known key, if a known key is similar enough. Short known keys are skipped, because many words are similar to
+/// them.
 ///
 /// `telemetry::nearest` is less strict: clouds.yaml also has keys of other tools, such as `image_endpoint_override`, which are no mistakes.
 fn nearest(key: &str) -> Option<&'static str> {

@@ -1,5 +1,5 @@
-//! Request and answer of the log-in, as pure functions. Source: Identity API v3, "Password authentication with scoped authorization" and
-//! related sections.
+//! Builds the request of the log-in and parses its answer, without side effects. Source: Identity API v3, "Password authentication with
+//! scoped authorization" and related sections.
 
 #[cfg(test)]
 mod tests;
@@ -24,13 +24,14 @@ use super::{
 
 /// Header with the new token.
 const SUBJECT_TOKEN: &str = "x-subject-token";
-/// Percentage of a token's lifetime after which it is renewed. The remaining lifetime lets calls in progress finish with the old token.
+/// The percentage of a token's lifetime after which the token is renewed. During the remaining lifetime, calls in progress can finish with
+/// the old token.
 const RENEWED_AT: u32 = 80;
 
 /// A token, and the addresses of the services.
 #[derive(Debug)]
 pub(crate) struct Access {
-    /// Marked as sensitive, so that it is never logged.
+    /// The token, which is marked as sensitive, so that it is never logged.
     pub(crate) token: HeaderValue,
     pub(crate) project: Project,
     pub(crate) endpoints: Endpoints,
@@ -96,7 +97,8 @@ pub(crate) fn request(cloud: &Cloud) -> Value {
     json!({ "auth": auth })
 }
 
-/// Returns the scope of the token. `None` for an application credential: it has a fixed project, and Keystone refuses a scope for it.
+/// Returns the scope of the token. Returns `None` for an application credential, because its project is fixed, and Keystone refuses a scope
+/// for it.
 fn scope(cloud: &Cloud) -> Option<Value> {
     if matches!(cloud.credentials, Credentials::ApplicationCredential { .. }) {
         return None;
@@ -136,7 +138,7 @@ pub(crate) fn read(cloud: &Cloud, response: &VendorResponse, asked: Instant) -> 
         response.headers().get(SUBJECT_TOKEN).cloned().ok_or_else(|| unread(&"it has no token"))?;
     token.set_sensitive(true);
     let project = right(&cloud.project, project)?;
-    // The lifetime is the difference of Keystone's own two times, because its clock may differ from the local one.
+    // The lifetime is the difference between the two times in Keystone's answer, because Keystone's clock may differ from the local clock.
     let life = Duration::try_from(expires_at.duration_since(issued_at)).unwrap_or_default();
     Ok(Access {
         token,
@@ -158,7 +160,7 @@ pub(crate) fn right(wanted: &WantedProject, found: Option<Project>) -> Result<Pr
     let differs =
         |wanted: &Option<String>, found: &str| wanted.as_deref().is_some_and(|wanted| wanted != found);
     let domain = match &wanted.domain {
-        // The domain qualifies the project name. If no name is configured, the domain may be that of the user.
+        // The domain belongs to the project name. If no project name is configured, the domain may be the domain of the user.
         Some(_) if wanted.name.is_none() => false,
         Some(Domain::Id(id)) => *id != found.domain.id,
         Some(Domain::Name(name)) => !found.domain.name.is_empty() && *name != found.domain.name,

@@ -43,10 +43,10 @@ impl Environment {
     }
 }
 
-/// Where the keys are read from.
+/// The source from which the keys are read.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Source {
-    /// The environment: `OS_AUTH_URL`, `OS_USERNAME` and so on.
+    /// The environment, with `OS_AUTH_URL`, `OS_USERNAME` and so on.
     Environment(Environment),
     Files(Files),
 }
@@ -55,15 +55,16 @@ pub(crate) enum Source {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Files {
     clouds: PathBuf,
-    /// Path of secure.yaml in the same folder, which contains only secrets.
+    /// The path of secure.yaml in the same folder. This file contains only secrets.
     secure: PathBuf,
-    /// Name of the cloud in the file. `None`: the file must define only one cloud.
+    /// The name of the cloud in the file. `None` means that the file must define only one cloud.
     cloud: Option<String>,
 }
 
 impl Source {
-    /// Uses clouds.yaml if a cloud is named (`--cloud`, `OS_CLOUD`) or `--clouds-file` is set; else the environment, if it has
-    /// `OS_AUTH_URL`; else clouds.yaml. Without `--clouds-file`, its path is `OS_CLIENT_CONFIG_FILE` or one of the usual places.
+    /// Selects the source. If a cloud is named (`--cloud`, `OS_CLOUD`) or `--clouds-file` is set, the source is clouds.yaml. Otherwise, the
+    /// source is the environment if it contains `OS_AUTH_URL`, and else clouds.yaml. Without `--clouds-file`, the path of clouds.yaml is
+    /// `OS_CLIENT_CONFIG_FILE` or one of the usual places.
     pub(crate) fn find(
         cloud: Option<&str>,
         file: Option<&Path>,
@@ -94,7 +95,7 @@ impl Source {
         }
     }
 
-    /// Reads the configuration, with this content instead of the content of the watched file.
+    /// Reads the configuration. `content` replaces the content of the watched file.
     pub(crate) fn read_with(&self, content: &[u8], given: &Given) -> Result<Cloud, String> {
         match self {
             Self::Files(files) if self.followed().as_ref() == Some(&files.clouds) => {
@@ -108,7 +109,7 @@ impl Source {
         }
     }
 
-    /// Returns the file to watch: the file with the secrets. `None`: the source is not a file.
+    /// Returns the file to watch, which is the file with the secrets. Returns `None` if the source is not a file.
     pub(crate) fn followed(&self) -> Option<PathBuf> {
         match self {
             Self::Environment(_) => None,
@@ -158,7 +159,7 @@ impl Files {
     }
 }
 
-/// The usual folders of clouds.yaml. Source: openstacksdk, "Configuration Files".
+/// Returns the path of clouds.yaml in one of the usual folders. Source: openstacksdk, "Configuration Files".
 fn usual(environment: &Environment) -> Result<PathBuf, String> {
     let home = environment.get("HOME").map(PathBuf::from);
     let configuration = environment.get("XDG_CONFIG_HOME").map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! Tests of which callers log in, when and how often, against a fake OpenStack.
+//! These tests check, against a fake OpenStack, which callers log in, when and how often.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ async fn bed() -> (FakeCloud, OpenStackDriver, Session) {
     (cloud, driver, session)
 }
 
-/// Lets part of the token's lifetime of an hour pass.
+/// Lets this number of minutes of the token's lifetime pass. The lifetime is an hour.
 async fn passes(minutes: u64) {
     pause();
     advance(Duration::from_mins(minutes)).await;

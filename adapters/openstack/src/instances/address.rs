@@ -1,6 +1,6 @@
-//! Addresses of an instance, in the order in which a Node shows them. Pure functions.
+//! Computes the addresses of an instance, in the sequence in which a Node shows them. The functions have no side effects.
 //!
-//! The former cloud controller manager uses the same rules, so that the InternalIP of a Node does not change. Source:
+//! The rules are those of the former cloud controller manager, so that a migration does not change the InternalIP of a Node. Source:
 //! cloud-provider-openstack, `nodeAddresses`.
 
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use ipnet::IpNet;
 
 use crate::api::server::{NetworkAddress, Port, Server};
 
-/// Key in a server's metadata whose value is its host name.
+/// The key in a server's metadata whose value is the server's host name.
 const HOSTNAME: &str = "hostname";
 /// Status of a port that is up.
 const ACTIVE: &str = "ACTIVE";
@@ -23,9 +23,9 @@ const FLOATING: &str = "floating";
 pub(crate) struct Networking {
     /// Networks whose addresses become ExternalIPs.
     pub(crate) public: Vec<String>,
-    /// Networks whose addresses become InternalIPs. If empty, all networks that are not public.
+    /// The networks whose addresses become InternalIPs. If the list is empty, these are all networks that are not public.
     pub(crate) internal: Vec<String>,
-    /// CIDRs whose addresses come first, in this order. Other addresses keep their order.
+    /// CIDRs whose addresses come first, in the sequence of this list. Other addresses keep their sequence.
     pub(crate) sort_order: Vec<IpNet>,
     pub(crate) ipv6: Ipv6,
 }
@@ -45,13 +45,13 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// Adds an address if it is new. Skips invalid addresses and those of a disabled IP family.
+    /// Adds an address if it is new. Skips invalid addresses and addresses of a disabled IP family.
     fn add(&mut self, kind: Type, text: &str) {
         let Ok(ip) = text.parse::<IpAddr>() else { return };
         if ip.is_ipv6() && self.networking.ipv6 == Ipv6::LeftOut {
             return;
         }
-        // Compares canonical forms, because services write the same IPv6 address in several ways.
+        // Canonical forms are compared, because services write the same IPv6 address in several ways.
         let one = (kind, ip.to_string());
         if !self.addresses.contains(&one) {
             self.addresses.push(one);
@@ -65,7 +65,7 @@ impl Shown<'_> {
     }
 }
 
-/// Returns all addresses of an instance. `ports`: the ports of the instance, in the order that Neutron returns.
+/// Returns all addresses of an instance. `ports` are the ports of the instance, in the sequence that Neutron returns.
 pub(super) fn addresses(server: &Server, ports: &[&Port], networking: &Networking) -> Vec<InstanceAddress> {
     let mut shown = Shown { networking, addresses: Vec::new() };
     let active = ports.iter().filter(|port| port.status == ACTIVE);
@@ -77,14 +77,14 @@ pub(super) fn addresses(server: &Server, ports: &[&Port], networking: &Networkin
     if let Some(hostname) = server.metadata.get(HOSTNAME).filter(|hostname| !hostname.is_empty()) {
         shown.addresses.push((Type::Hostname, hostname.clone()));
     }
-    // The addresses are in the order of the networks' names, because the map is sorted by name.
+    // The addresses are sorted by the networks' names, because the map is sorted by name.
     for (network, of_it) in &server.addresses {
         for NetworkAddress { addr, kind } in of_it {
             by_network(&mut shown, network, kind, addr);
         }
     }
     let order = &networking.sort_order;
-    // The sort is stable, so that addresses of equal rank keep their order.
+    // The sort is stable, so that addresses of equal rank keep their sequence.
     shown.addresses.sort_by_key(|(_, text)| rank(order, text));
     reported(&shown.addresses, server)
 }

@@ -2,10 +2,10 @@
 
 /// Maximum length of a label value in bytes. Source: Kubernetes, "Labels and Selectors".
 const LABEL_MAX: usize = 63;
-/// Characters besides letters and digits that are allowed inside a label value, but not at its ends.
+/// The characters other than letters and digits that are allowed inside a label value, but not at its ends.
 const INSIDE: [char; 3] = ['-', '_', '.'];
 
-/// Converts a word to a label value: each invalid sequence of characters becomes one dash. The former cloud controller manager does the
+/// Converts a word to a label value. Each sequence of invalid characters becomes one dash. The former cloud controller manager does the
 /// same, so a migration does not change labels.
 pub(super) fn label(word: &str) -> String {
     let mut label = String::with_capacity(word.len());

@@ -40,7 +40,7 @@ impl Server {
                 | "REVERT_RESIZE" | "MIGRATING",
                 _,
             ) => InstanceState::Running,
-            // These servers do not run, but are not shut down either: their volumes may be in use.
+            // These servers do not run, but are not shut down either, so their volumes may be in use.
             ("PAUSED" | "SUSPENDED" | "SHELVED" | "SHELVED_OFFLOADED", _) => InstanceState::Stopping,
             ("ERROR", _) => InstanceState::Error,
             // An unknown status never counts as a deletion.
@@ -49,13 +49,13 @@ impl Server {
     }
 }
 
-/// Converts a server to an instance of the contract. `ports`: the ports of this server, in the order that Neutron returns.
+/// Converts a server to an instance of the contract. `ports` are the ports of this server, in the sequence that Neutron returns.
 pub(super) fn instance(server: &Server, ports: &[&Port], place: &Shared<'_>) -> Instance {
     let Shared { region, networking, form } = place;
     let addresses = addresses(server, ports, networking);
     let provider_id = provider_id::write(*form, region, &server.id);
     let (state, kind, zone) = (server.state(), label(&server.flavor.original_name), label(&server.zone));
-    // The fingerprint covers only the properties from which a Node is initialised.
+    // The fingerprint covers only the properties that are used to initialise a Node.
     let mut node = vec![provider_id.as_str(), &server.name, state.as_str_name(), &kind, &zone, region];
     for address in &addresses {
         node.push(Type::try_from(address.r#type).unwrap_or_default().as_str_name());

@@ -11,7 +11,7 @@ use crate::provider_id::Form;
 
 const ID: &str = "7e0c9a52-4f0b-4a3e-9f6e-0c1f5b6f7a11";
 
-/// A server in the format of Nova 34 at version 2.47, in two networks, with a floating IP.
+/// Returns a server in the format of Nova 34 at version 2.47. The server is in two networks and has a floating IP.
 fn server() -> Value {
     json!({
         "id": ID,

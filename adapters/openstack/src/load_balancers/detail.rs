@@ -1,4 +1,4 @@
-//! A load balancer as the listing joins it from Octavia's collections, and the statuses that plans depend on.
+//! A load balancer with the objects that the listing joins from Octavia's collections, and the statuses that plans depend on.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ pub(crate) const PENDING_DELETE: &str = "PENDING_DELETE";
 /// Prefix of Octavia's statuses of objects that are being changed.
 pub(crate) const PENDING: &str = "PENDING_";
 
-/// What a plan needs to know about a load balancer besides the fields of the contract.
+/// The data about a load balancer that a plan needs in addition to the fields of the contract.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Detail {
-    /// The load balancer. `None`: it no longer exists, and only a floating IP or security group rules are left.
+    /// The load balancer. `None` means that the load balancer no longer exists, and only a floating IP or security group rules are left.
     pub(crate) balancer: Option<Balancer>,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) pools: Vec<PoolTree>,
-    /// Floating IPs that are attached to the load balancer, and unattached ones that belong to it.
+    /// The floating IPs that are attached to the load balancer, and the unattached floating IPs that belong to it.
     pub(crate) floating_ips: Vec<FloatingIp>,
 }
 
@@ -27,6 +27,6 @@ pub struct Detail {
 pub(crate) struct PoolTree {
     pub(crate) pool: Pool,
     pub(crate) monitor: Option<Monitor>,
-    /// The members of the pool. `None`: they have not been read.
+    /// The members of the pool, or `None` if they have not been read.
     pub(crate) members: Option<Arc<[Member]>>,
 }

@@ -1,5 +1,5 @@
-//! Finds differences between the rules of security groups and the access that load balancers need. Changes by other clients, or interrupted
-//! writes, cause such differences. Pure functions.
+//! Finds differences between the rules of security groups and the access that load balancers need. Such differences are caused by changes
+//! of other clients, or by interrupted writes. The functions have no side effects.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,15 +26,15 @@ pub(super) fn drift(guards: &Guards) -> Drift {
     drift
 }
 
-/// A cluster's security group, prepared for the comparison with the needs of each load balancer.
+/// The security group of a cluster, prepared for the comparison with the needs of each load balancer.
 struct Cluster<'a> {
     guards: &'a Guards,
     id: &'a str,
     open: BTreeSet<Rule>,
-    /// Rules by the load balancer that they were created for.
+    /// The rules, by the load balancer for which they were created.
     rules: BTreeMap<String, Vec<&'a SecurityRule>>,
-    /// For each address of a node: `true` if packets of load balancers get through, because the group permits them or does not affect the
-    /// address.
+    /// Whether the load balancer's packets reach an address of a node, by address. The value is `true` if the group permits the packets or
+    /// does not affect the address.
     reached: BTreeMap<IpAddr, bool>,
 }
 

@@ -1,9 +1,10 @@
-//! The state of security groups in a listing: the groups that clusters own, the ports of servers in these groups, and missing access. Pure
-//! functions.
+//! The state of security groups in a listing. This state covers the groups that clusters own, the ports of servers in these groups, and
+//! missing access. The functions have no side effects.
 //!
-//! A cluster has one group for all its load balancers, and each rule names the load balancer that it was created for. Neutron refuses
-//! duplicate rules, so load balancers share rules, such as the rule for a health check port; a rule is deleted when no load balancer needs
-//! it. The ports of servers stay in the group: a new node costs one write, and the project's quota of groups is not exhausted.
+//! A cluster has one security group for all its load balancers, and each rule names the load balancer for which it was created. Neutron
+//! refuses duplicate rules, so load balancers share rules, such as the rule for a health check port. A rule is deleted when no load
+//! balancer needs it. The ports of servers stay in the group. With a single group, a new node costs only one write, and the project's quota
+//! of groups is not exhausted.
 
 use std::{
     cmp::Reverse,
@@ -24,18 +25,18 @@ use crate::{
     port::{Port, Transport},
 };
 
-/// Maximum time between the creation of a group and of its initial rules. Neutron creates both in one transaction, before any other client
-/// sees the group.
+/// The maximum time between the creation of a group and of its initial rules. Neutron creates the group and the rules in one transaction,
+/// before any other client sees the group.
 const MADE_WITH_IT: SignedDuration = SignedDuration::from_secs(3);
 
-/// Subnets that have been read, by their IDs. `None`: the subnet is not visible to this project.
+/// The subnets that have been read, by their IDs. `None` means that the subnet is not visible to this project.
 pub(crate) type Subnets = BTreeMap<String, Option<IpNet>>;
 
 /// The state of security groups in the last listing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guards {
-    /// IDs that rules may name: those of load balancers and of shares. Excludes load balancers that are being deleted, and the ID of a load
-    /// balancer whose owner has left.
+    /// The IDs that rules may contain, which are the IDs of load balancers and of shares. The IDs of load balancers that are being deleted
+    /// are not included. The ID of a load balancer whose owner has left is not included either.
     pub(super) balancers: BTreeSet<String>,
     /// Users of load balancers, by the load balancer's ID.
     pub(super) users: BTreeMap<String, User>,
@@ -60,11 +61,11 @@ pub(crate) struct Drift {
 #[derive(Clone, Debug)]
 pub(crate) struct User {
     pub(super) cluster_id: String,
-    /// Whether the load balancer can be changed. In state ERROR it cannot.
+    /// Whether the load balancer can be changed. A load balancer in the state ERROR cannot be changed.
     pub(super) is_active: bool,
-    /// The access that its current members need. `None`: not all members are known.
+    /// The access that the current members of the load balancer need, or `None` if not all members are known.
     pub(super) needs: Option<Needs>,
-    /// The addresses of its members.
+    /// The addresses of the load balancer's members.
     pub(super) addresses: BTreeSet<IpAddr>,
 }
 
@@ -73,10 +74,11 @@ pub(crate) struct User {
 pub(crate) enum Source {
     /// The load balancer, which sends from its address in the subnet with this ID.
     Subnet(String),
-    /// Like `Subnet`, but ignored if the subnet is not visible: each member names the subnet through which it is reached, so the subnet of
-    /// the VIP may not matter. A subnet in the network of another tenant, which only provides the VIP, is usually not visible.
+    /// The load balancer, as in `Subnet`, but ignored if the subnet is not visible. Each member names the subnet through which it is
+    /// reached, so the subnet of the VIP may not matter. A subnet in the network of another tenant, which only provides the VIP, is usually
+    /// not visible.
     IfShown(String),
-    /// Any IPv4 or IPv6 address: the load balancer preserves the clients' addresses.
+    /// Any IPv4 or IPv6 address, because the load balancer preserves the clients' addresses.
     AnyV4,
     AnyV6,
 }
@@ -87,13 +89,13 @@ pub(crate) struct Needs {
     /// Node ports.
     pub(crate) ports: BTreeSet<Port>,
     pub(crate) from: BTreeSet<Source>,
-    /// Ports of health checks. Only the load balancer sends probes to these ports, never its clients.
+    /// The ports of health checks. Only the load balancer sends probes to these ports, and its clients never connect to them.
     pub(crate) probes: BTreeSet<Port>,
     pub(crate) probed_from: BTreeSet<Source>,
 }
 
 impl Needs {
-    /// Returns the access that a load balancer's members need. `passes_clients_on`: packets have the clients' source addresses.
+    /// Returns the access that a load balancer's members need. `passes_clients_on` is set if packets have the clients' source addresses.
     pub(crate) fn of<'a>(
         balancer: &Balancer,
         members: impl IntoIterator<Item = (Transport, &'a Member)>,
@@ -126,13 +128,13 @@ impl Needs {
         needs
     }
 
-    /// Whether this access needs a rule, or may need the rule because the CIDR of a subnet is unknown.
+    /// Returns whether this access needs the rule, or may need it because the CIDR of a subnet is unknown.
     fn include(&self, there: &SecurityRule, subnets: &Subnets) -> bool {
         let rules = self.rules(subnets);
         !rules.are_all() || rules.known.iter().any(|rule| rule.is(there))
     }
 
-    /// Returns the rules for this access, as far as the subnets are known.
+    /// Returns the rules for this access, as far as the CIDRs of the subnets are known.
     pub(crate) fn rules(&self, subnets: &Subnets) -> Rules {
         let mut rules = Rules { known: BTreeSet::new(), unasked: Vec::new(), hidden: Vec::new() };
         for source in self.from.union(&self.probed_from) {
@@ -177,7 +179,7 @@ impl Rules {
     }
 }
 
-/// The access that one rule grants.
+/// The access that a single rule grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rule {
     port: Port,
@@ -185,7 +187,7 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// Returns the access that an existing rule grants, whichever client created the rule. `None`: the rule is of another kind.
+    /// Returns the access that an existing rule grants, whichever client created the rule. Returns `None` if the rule is of another kind.
     pub(super) fn of(there: &SecurityRule) -> Option<Self> {
         let transport = Transport::named(there.protocol.as_deref()?)?;
         let number = u16::try_from(there.port_range_min?).ok()?;
@@ -227,8 +229,8 @@ impl SecurityRule {
 }
 
 impl SecurityGroup {
-    /// Whether Neutron created a rule together with the group. These are the rules that allow all egress, and the cloud's default rules for
-    /// all groups. Rules that were added later belong to other clients.
+    /// Returns whether Neutron created a rule together with the group. Neutron creates the rules that allow all egress, and the cloud's
+    /// default rules for all groups. Rules that were added later belong to other clients.
     pub(crate) fn was_given(&self, rule: &SecurityRule) -> bool {
         let read = |text: &Option<String>| text.as_deref()?.parse::<Timestamp>().ok();
         let (Some(made), Some(group)) = (read(&rule.created_at), read(&self.created_at)) else {
@@ -238,7 +240,7 @@ impl SecurityGroup {
     }
 }
 
-/// Returns the group of a cluster. If a lost answer has led to a second group, returns the group with more rules.
+/// Returns the group of a cluster. If a lost answer has led to a second group, this is the group with more rules.
 pub(super) fn in_use<'a>(
     groups: impl IntoIterator<Item = &'a SecurityGroup>,
     cluster_id: &str,
@@ -251,7 +253,7 @@ pub(super) fn in_use<'a>(
 }
 
 impl Guards {
-    /// Returns subnets that are not visible to this project, but without which a load balancer does not reach its members.
+    /// Returns the subnets that are not visible to this project, but without which a load balancer cannot reach its members.
     pub(super) fn hidden<'a>(&'a self, subnets: &'a Subnets) -> impl Iterator<Item = String> + 'a {
         let needs = self.users.values().filter_map(|user| user.needs.as_ref());
         needs.flat_map(|needs| needs.rules(subnets).hidden)
@@ -267,12 +269,13 @@ impl Guards {
         &self.subnets
     }
 
-    /// Whether a rule was created for a load balancer that no longer exists. Always `false` for rules of other clients.
+    /// Returns whether a rule was created for a load balancer that no longer exists. The result is always `false` for rules of other
+    /// clients.
     pub(crate) fn is_left(&self, rule: &SecurityRule) -> bool {
         ownership::balancer_of(&rule.description).is_some_and(|of| !self.balancers.contains(&of))
     }
 
-    /// Whether another load balancer of the cluster needs a rule, or may need it because its members are not known.
+    /// Returns whether another load balancer of the cluster needs a rule, or may need it because its members are not known.
     pub(crate) fn is_needed(&self, rule: &SecurityRule, cluster_id: &str, but: &str) -> bool {
         let others = self.users.iter().filter(|(id, user)| *id != but && user.cluster_id == cluster_id);
         others

@@ -31,8 +31,7 @@ type Record = LoadBalancerRecord<Detail>;
 const PORT_FAILED: &str = "ListenerFailed";
 const ERROR: &str = "ERROR";
 
-/// Returns the load balancers, and what is left of deleted load balancers: floating IPs and rules of security groups that were created for
-/// them.
+/// Returns the load balancers, and records of deleted load balancers whose floating IPs or security group rules still exist.
 pub(super) fn records(sweep: &Sweep, known: &KnownMembers, guards: Option<&Guards>) -> Vec<Record> {
     let balancers: Vec<&Balancer> = sweep.balancers.iter().flat_map(|page| page.iter()).collect();
     let mut parts = Parts::of(sweep, known);
@@ -58,13 +57,13 @@ pub(super) fn records(sweep: &Sweep, known: &KnownMembers, guards: Option<&Guard
     records
 }
 
-/// The parts of all load balancers, by the load balancer's ID.
+/// The listeners, pools and floating IPs of all load balancers, by the load balancer's ID unless stated otherwise.
 struct Parts<'a> {
     listeners: BTreeMap<&'a str, Vec<Listener>>,
     pools: BTreeMap<&'a str, Vec<PoolTree>>,
     /// Attached floating IPs, by the ID of the port.
     at_port: BTreeMap<&'a str, Vec<&'a FloatingIp>>,
-    /// Unattached floating IPs, by the key that they were created for.
+    /// The unattached floating IPs, by the key for which they were created.
     own: BTreeMap<(String, String), Vec<&'a FloatingIp>>,
 }
 
@@ -88,7 +87,7 @@ impl<'a> Parts<'a> {
         for pool in sweep.pools.iter().flat_map(|page| page.iter()) {
             let monitor = monitors.get(pool.id.as_str()).map(|monitor| (*monitor).clone());
             let mut tree = PoolTree { pool: pool.clone(), monitor, members: known.of(pool) };
-            // This field only shows that members have changed. The members themselves are compared.
+            // This field only shows that members have changed. The comparison uses the members themselves.
             tree.pool.updated_at = None;
             for balancer in &pool.loadbalancers {
                 parts.pools.entry(&balancer.id).or_default().push(tree.clone());
@@ -106,7 +105,7 @@ impl<'a> Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// A load balancer with its parts, and the floating IPs of its VIP and of its users.
+    /// Returns a load balancer with its listeners and pools, and with the floating IPs of its VIP and of its users.
     fn tree(&mut self, balancer: &Balancer) -> Detail {
         let at_port = balancer.vip_port_id.as_deref().and_then(|port| self.at_port.get(port));
         let owner = ownership::owner(&balancer.tags).map(|(key, _)| key);
@@ -114,7 +113,7 @@ impl Parts<'_> {
         let own = owner.into_iter().chain(sharers).filter_map(|key| self.own.get(&words(&key))).flatten();
         let floating_ips = at_port.into_iter().flatten().chain(own).map(|ip| (*ip).clone()).collect();
         Detail {
-            // These fields only show that a part has changed. The parts themselves are compared.
+            // This field only shows that a listener or a pool has changed. The comparison uses the listeners and pools themselves.
             balancer: Some(Balancer { updated_at: None, ..balancer.clone() }),
             floating_ips,
             listeners: self.listeners.remove(balancer.id.as_str()).unwrap_or_default(),
@@ -127,7 +126,8 @@ fn words(key: &LoadBalancerKey) -> (String, String) {
     (key.cluster_id.clone(), key.owner_uid.clone())
 }
 
-/// Returns the record of the load balancer for its owner. `reached`: whether the security groups are as the load balancer needs them.
+/// Returns the record of the load balancer for its owner. `reached` is set if the security groups give the load balancer all the access
+/// that it needs.
 fn record(balancer: &Balancer, detail: Detail, users: &[User], reached: bool) -> Record {
     let (key, owner) = ownership::owner(&balancer.tags).unzip();
     let is_others = |name: &str, tags: &[String]| {
@@ -157,7 +157,7 @@ fn record(balancer: &Balancer, detail: Detail, users: &[User], reached: bool) ->
     }
 }
 
-/// Returns the record of the load balancer for an owner that shares it.
+/// Returns the record of the load balancer for an owner that shares the load balancer.
 fn share(balancer: &Balancer, tree: &Detail, user: &User, users: &[User], reached: bool) -> Record {
     let own = Own::of(tree, |name, tags| {
         let part = Marks { name, tags };
@@ -168,7 +168,7 @@ fn share(balancer: &Balancer, tree: &Detail, user: &User, users: &[User], reache
     let common =
         summary(balancer, tree, &own, !ownership::sharer_hash(&balancer.tags, uid).is_empty() && reached);
     let mut ids = common.vendor_ids.unwrap_or_default();
-    // Under the usual key, a deletion could treat the load balancer as owned by this user alone.
+    // With the key `loadbalancer`, a deletion could treat the load balancer as owned by this user alone.
     ids.ids.remove("loadbalancer");
     ids.ids.remove("floatingip");
     ids.ids.insert("loadbalancer/shared".to_owned(), balancer.id.clone());
@@ -185,7 +185,7 @@ fn share(balancer: &Balancer, tree: &Detail, user: &User, users: &[User], reache
     Record::new(summary, tree.clone())
 }
 
-/// The parts of one owner on a load balancer that others may use.
+/// The listeners and pools of one owner on a load balancer that other owners may share.
 struct Own<'a> {
     listeners: Vec<&'a Listener>,
     pools: Vec<&'a PoolTree>,
@@ -209,8 +209,8 @@ impl<'a> Own<'a> {
     }
 }
 
-/// Returns the fields of a load balancer as they apply to one of its users; the caller sets the owner. `complete`: this user's share is
-/// complete, and other users exist.
+/// Returns the fields of a load balancer as they apply to one of its users. The caller sets the owner. `complete` is set if this user's
+/// share is complete and may ignore changes by other users.
 fn summary(balancer: &Balancer, tree: &Detail, own: &Own<'_>, complete: bool) -> LoadBalancer {
     let backends: usize =
         own.pools.iter().filter_map(|pool| pool.members.as_ref()).map(|all| all.len()).sum();
@@ -226,7 +226,7 @@ fn summary(balancer: &Balancer, tree: &Detail, own: &Own<'_>, complete: bool) ->
     }
 }
 
-/// Returns a record of a deleted load balancer, so that its remaining floating IP is released.
+/// Returns a record of a deleted load balancer. The record makes the runtime release the floating IP that is left.
 fn remains(ip: &FloatingIp) -> Option<Record> {
     let ours = Description::read(&ip.description)?;
     let summary = LoadBalancer {
@@ -242,7 +242,7 @@ fn remains(ip: &FloatingIp) -> Option<Record> {
     Some(Record::new(summary, detail))
 }
 
-/// Returns a record of a deleted load balancer, for rules that still give this load balancer access to nodes.
+/// Returns a record of a deleted load balancer whose security group rules still exist.
 fn rules_left(key: &LoadBalancerKey) -> Record {
     let summary = LoadBalancer {
         vendor_id: format!("securitygroup/{}/{}", ownership::group_name(&key.cluster_id), key.owner_uid),
@@ -256,8 +256,8 @@ fn rules_left(key: &LoadBalancerKey) -> Record {
     Record::new(summary, detail)
 }
 
-/// Returns the state of the load balancer for one of its users. If `complete`, changes by other users do not count: Octavia locks the whole
-/// load balancer, but the statuses of the parts show which parts it changes.
+/// Returns the state of the load balancer for one of its users. If `complete` is set, changes by other users do not count. Octavia locks
+/// the whole load balancer, but the statuses of the listeners and pools show which of them are being changed.
 fn state(balancer: &Balancer, own: &Own<'_>, complete: bool) -> LoadBalancerState {
     let has = |what: fn(&str) -> bool| own.statuses().any(what);
     match balancer.provisioning_status.as_str() {
@@ -271,7 +271,7 @@ fn state(balancer: &Balancer, own: &Own<'_>, complete: bool) -> LoadBalancerStat
     }
 }
 
-/// Returns the floating IP of the load balancer's own IPv4 address.
+/// Returns the floating IP that belongs to the load balancer's own IPv4 address.
 fn public(balancer: &Balancer, detail: &Detail) -> Option<IpAddr> {
     let own = balancer.ipv4()?;
     let leads_there = |ip: &&FloatingIp| {
@@ -282,7 +282,7 @@ fn public(balancer: &Balancer, detail: &Detail) -> Option<IpAddr> {
     Some(detail.floating_ips.iter().find(leads_there)?.floating_ip_address)
 }
 
-/// Returns the addresses, in the order of the requested families. A public load balancer reports its floating IP instead of its own IPv4
+/// Returns the addresses, in the sequence of the requested families. A public load balancer reports its floating IP instead of its own IPv4
 /// address, or no IPv4 address while it has no floating IP.
 fn addresses(balancer: &Balancer, parts: &Own<'_>, public: Option<IpAddr>) -> Vec<LoadBalancerAddress> {
     let own = balancer.ipv4();

@@ -13,7 +13,7 @@ use crate::{
     ownership::{Description, short_namespace},
 };
 
-/// Default maximum for a namespace.
+/// The default maximum number of kept addresses for a namespace.
 pub(crate) const MOST: u32 = 10;
 
 /// Keys of the Services that keep addresses, by cluster and namespace.
@@ -34,22 +34,22 @@ impl Kept {
         of_namespace.push(key);
     }
 
-    /// Whether the owner's namespace already keeps the maximum. A key that already keeps an address may continue, even above the maximum,
-    /// because its address would otherwise be deleted with its Service.
+    /// Returns whether the owner's namespace already keeps the maximum number of addresses. A key that already keeps an address may
+    /// continue, even above the maximum. Its address would otherwise be deleted with its Service.
     pub(crate) fn is_full(&self, key: &LoadBalancerKey, owner: &Owner, most: u32) -> bool {
         let all = self.0.get(&place(key, &owner.namespace)).map(Vec::as_slice).unwrap_or_default();
         all.len() >= usize::try_from(most).unwrap_or(usize::MAX) && !all.contains(key)
     }
 }
 
-/// Returns the cluster, and the digest of the namespace, because a record that is too long contains only this digest.
+/// Returns the cluster and the digest of the namespace. The digest is used because a record that is too long contains only the digest.
 fn place(key: &LoadBalancerKey, namespace: &str) -> (String, String) {
     let short = if namespace.starts_with('#') { namespace.to_owned() } else { short_namespace(namespace) };
     (key.cluster_id.clone(), short)
 }
 
-/// The kept addresses in the last listing, and those that this process has recorded since: a namespace may have many Services between two
-/// listings.
+/// The kept addresses in the last listing, and the addresses that this process has recorded since that listing. The second list is needed
+/// because a namespace may create many Services between two listings.
 #[derive(Debug, Default)]
 pub(crate) struct KnownKept(Mutex<State>);
 
@@ -63,7 +63,7 @@ struct State {
 #[derive(Debug)]
 struct Write {
     record: Description,
-    /// Number of writes by this process when this write ended. `None`: the write is in progress.
+    /// The number of writes by this process when this write ended, or `None` while the write is in progress.
     done_at: Option<u64>,
 }
 
@@ -72,7 +72,7 @@ impl KnownKept {
         Arc::clone(&self.lock().all)
     }
 
-    /// Counts one more address, unless the namespace already keeps the maximum.
+    /// Counts one more address, unless the namespace already keeps the maximum number.
     pub(crate) fn begin(&self, record: &Description, most: u32) -> bool {
         let mut state = self.lock();
         if state.all.is_full(&record.key(), &record.owner(), most) {
@@ -83,15 +83,15 @@ impl KnownKept {
         true
     }
 
-    /// Records that the write has ended, whether it succeeded or not. `writes`: number of writes by this process so far.
+    /// Records that the write has ended, whether it succeeded or not. `writes` is the number of writes by this process so far.
     pub(crate) fn done(&self, record: &Description, writes: u64) {
         let mut state = self.lock();
         let under_way = state.written.iter_mut().find(|one| one.done_at.is_none() && one.record == *record);
         under_way.into_iter().for_each(|one| one.done_at = Some(writes));
     }
 
-    /// Stores the kept addresses in a listing. `writes`: number of writes by this process when the listing began; the listing shows their
-    /// results.
+    /// Stores the kept addresses in a listing. `writes` is the number of writes by this process when the listing began. The listing shows
+    /// the results of these writes.
     pub(crate) fn learn(&self, listed: Kept, writes: u64) {
         let mut state = self.lock();
         state.listed = listed;

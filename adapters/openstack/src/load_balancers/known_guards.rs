@@ -15,14 +15,15 @@ use crate::api::responses::Subnet;
 #[derive(Debug, Default)]
 pub(crate) struct KnownGuards {
     last: Mutex<Option<Arc<Guards>>>,
-    /// CIDRs of subnets, which never change.
+    /// The CIDRs of subnets. A CIDR never changes.
     subnets: Mutex<Subnets>,
-    /// Locked during writes, because all load balancers of a cluster share a group, and a write replaces all groups of a port.
+    /// The lock that is held during writes. All load balancers of a cluster share a group, and a write replaces all groups of a port.
     pub(super) turn: tokio::sync::Mutex<()>,
 }
 
 impl KnownGuards {
-    /// The state of security groups in the last listing. `None`: no listing has ended yet, or security groups are not managed.
+    /// Returns the state of security groups in the last listing. Returns `None` if no listing has ended yet, or if security groups are not
+    /// managed.
     pub(crate) fn last(&self) -> Option<Arc<Guards>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -33,8 +34,8 @@ impl KnownGuards {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.into());
     }
 
-    /// Records the access that a load balancer has got. From now on this load balancer may rely on rules that were created for other load
-    /// balancers.
+    /// Records the access that a load balancer has been given. From now on, this load balancer may rely on rules that were created for
+    /// other load balancers.
     pub(super) fn learn_user(&self, balancer: &str, cluster_id: &str, needs: &Needs) {
         let subnets = self.subnets();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,7 @@
 //! Caches the members of pools, because the listing of pools contains only the members' IDs.
 //!
-//! The address and port of a member ID never change. If the weight of a member changes, so does the pool's time of change. Because that
-//! time has a resolution of one second, the driver also drops the members of a pool from the cache whenever it changes them.
+//! The address and port of a member ID never change. If the weight of a member changes, the pool's time of the last change also changes.
+//! Because that time has a resolution of one second, the driver also drops the members of a pool from the cache whenever it changes them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,7 +37,7 @@ impl AsOf {
 }
 
 impl KnownMembers {
-    /// Returns the members of a pool, if it has not changed since they were read. `None`: they must be read.
+    /// Returns the members of a pool, or `None` if the pool has changed since its members were read.
     pub(crate) fn of(&self, pool: &Pool) -> Option<Arc<[Member]>> {
         if pool.members.is_empty() {
             return Some(Arc::from([]));
@@ -53,12 +53,12 @@ impl KnownMembers {
         self.lock().insert(pool.id.clone(), known);
     }
 
-    /// Drops a pool's members. Called before and after each write, whatever its result.
+    /// Drops a pool's members from the cache. The driver calls this before and after each write, whatever the result of the write.
     pub(crate) fn forget(&self, pool: &str) {
         self.lock().remove(pool);
     }
 
-    /// Drops pools that no longer exist.
+    /// Drops pools that no longer exist from the cache.
     pub(crate) fn forget_others<'a>(&self, pools: impl Iterator<Item = &'a Pool>) {
         let there: BTreeSet<&str> = pools.map(|pool| pool.id.as_str()).collect();
         self.lock().retain(|id, _| there.contains(id.as_str()));

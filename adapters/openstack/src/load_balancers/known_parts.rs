@@ -1,9 +1,10 @@
-//! Caches the parts of load balancers in the last listing, so that the runtime can wait for pending load balancers without a complete
-//! listing at each poll.
+//! Caches the listeners, pools and other objects of load balancers from the last listing. With this cache, the runtime can wait for pending
+//! load balancers without a complete listing at each poll.
 //!
-//! Octavia locks a load balancer while a part changes, and then updates its status and time of change. So while all load balancers are
-//! unchanged, their parts are unchanged, too. Because the time has a resolution of one second, the driver drops the cache whenever it
-//! writes. Because other clients may also write, the driver uses the cache only for a short time, while load balancers are pending.
+//! Octavia locks a load balancer while one of its objects changes, and then updates the load balancer's status and time of change. While a
+//! load balancer is unchanged, its listeners, pools and members are therefore unchanged, too. Because the time has a resolution of one
+//! second, the driver drops the cache whenever it writes. Other clients may also write. The driver therefore uses the cache only for a
+//! short time, while load balancers are pending.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -15,7 +16,8 @@ use tokio::time::Instant;
 use super::{Sweep, detail::PENDING};
 use crate::api::responses::Balancer;
 
-/// Maximum age of the cache. The maximum limits how long the cache can miss a second change by another client within the same second.
+/// The maximum age of the cache. If another client makes two changes within the same second, the cache may miss the second change for this
+/// time.
 const GOOD_FOR: Duration = Duration::from_mins(1);
 
 /// The last listing, unless the driver has written since then.
@@ -41,14 +43,14 @@ impl KnownParts {
         self.lock().writes
     }
 
-    /// Drops the cache. Called before and after each write, whatever its result.
+    /// Drops the cache. The driver calls this before and after each write, whatever the result of the write.
     pub(crate) fn forget(&self) {
         let mut state = self.lock();
         state.writes += 1;
         state.last = None;
     }
 
-    /// Stores the parts of a listing. If the listing took its parts from this cache, their age is not reset.
+    /// Stores the objects of a listing. If the listing took these objects from this cache, their age is not reset.
     pub(super) fn learn(&self, sweep: &Sweep) {
         let mut state = self.lock();
         if sweep.writes == state.writes && state.last.is_none() {
@@ -56,7 +58,7 @@ impl KnownParts {
         }
     }
 
-    /// Adds the cached parts to a listing of load balancers. Returns `false` if the parts must be read.
+    /// Adds the cached objects to a listing of load balancers. Returns `false` if these objects must be read.
     pub(super) fn join(&self, sweep: &mut Sweep) -> bool {
         let mut state = self.lock();
         let writes = state.writes;

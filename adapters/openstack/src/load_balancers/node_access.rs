@@ -1,4 +1,5 @@
-//! Gives load balancers access to the nodes, and revokes that access. Manages the cluster's security group, its rules, and the ports in it.
+//! Gives load balancers access to the nodes, and revokes that access. For this, the driver manages the cluster's security group, its rules,
+//! and the ports in it.
 //!
 //! Only one write runs at a time. Each write reads the group first, because an earlier write may have created, filled or emptied the group.
 //! A write replaces all groups of a port, provided that the port's revision has not changed, so that changes by other clients are not
@@ -35,7 +36,7 @@ pub struct Opening {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closing {
     pub(crate) cluster_id: String,
-    /// The load balancer's ID. Empty: the load balancer no longer exists.
+    /// The load balancer's ID, or an empty string if the load balancer no longer exists.
     pub(crate) balancer: String,
     /// IDs of rules that no other load balancer needs.
     pub(crate) rules: Vec<String>,
@@ -44,9 +45,9 @@ pub struct Closing {
 impl OpenStackDriver {
     /// Gives a load balancer access to its nodes, from all known subnets.
     ///
-    /// Cost: 1 read of the group; 1 write for all new rules and 1 for each rule that was left; 1 read for each 50 ports outside the group,
-    /// and 1 write for each of these ports. The first call in a cluster costs 3 additional writes, and the first call with a subnet 1
-    /// additional read.
+    /// The cost is 1 read of the group, 1 write for all new rules, and 1 write for each rule of a deleted load balancer. There is also 1
+    /// read for each 50 ports outside the group, and 1 write for each of these ports. The first call in a cluster costs 3 additional
+    /// writes, and the first call with a subnet costs 1 additional read.
     pub(crate) async fn open_nodes(&self, session: &Session, opening: &Opening) -> Result<(), VendorError> {
         let Opening { key: LoadBalancerKey { cluster_id, owner_uid }, balancer, needs, left, ports } =
             opening;
@@ -55,7 +56,7 @@ impl OpenStackDriver {
         self.learn_subnets(session, &unasked).await?;
         let rules = needs.rules(&self.balancers.guards.subnets()).known;
         self.balancers.guards.learn_user(balancer, cluster_id, needs);
-        // No subnet is visible, so there are no rules to create. The plan itself returns the error that names these subnets.
+        // No subnet is visible, so there are no rules to create. The plan returns the error that names these subnets.
         if rules.is_empty() {
             return Ok(());
         }
@@ -83,8 +84,8 @@ impl OpenStackDriver {
         Ok(())
     }
 
-    /// Returns the group of the cluster, without Neutron's initial rules, so that membership grants only the access of the load balancers'
-    /// rules.
+    /// Returns the group of the cluster, after Neutron's initial rules were deleted. A port in the group then gets only the access that the
+    /// load balancers' rules grant.
     async fn group_to_fill(&self, session: &Session, cluster_id: &str) -> Result<SecurityGroup, VendorError> {
         let groups = self.groups_of(session, cluster_id).await?;
         let (mut group, given): (SecurityGroup, Vec<SecurityRule>) = match in_use(&groups, cluster_id) {
@@ -107,11 +108,11 @@ impl OpenStackDriver {
         Ok(group)
     }
 
-    /// Removes access that a load balancer no longer needs. If the group has no other rules, removes all ports from the group and deletes
-    /// it. The rules stay until then, because they show which load balancer the access belongs to.
+    /// Removes access that a load balancer no longer needs. If the group contains no other rules, this function removes all ports from the
+    /// group and deletes the group. The rules stay until then, because they show which load balancer the access belongs to.
     ///
-    /// Cost: 1 read of the group and 1 write for each rule. If the group is deleted: 2 reads, and 1 write for each port and 1 for the
-    /// group, instead of the writes for rules.
+    /// The cost is 1 read of the group and 1 write for each rule. If the group is deleted, the cost is 2 reads, 1 write for each port and 1
+    /// write for the group.
     pub(crate) async fn close_nodes(&self, session: &Session, closing: &Closing) -> Result<(), VendorError> {
         let Closing { cluster_id, balancer, rules } = closing;
         let _turn = self.balancers.guards.turn.lock().await;
@@ -121,7 +122,7 @@ impl OpenStackDriver {
             |rule: &&SecurityRule| rules.contains(&rule.id) && !known.is_needed(rule, cluster_id, balancer);
         for group in self.groups_of(session, cluster_id).await? {
             let there = &group.security_group_rules;
-            // Rules of other load balancers or clients require the group.
+            // The group stays, because it contains rules of other load balancers or clients.
             if there.iter().any(|rule| !goes(&rule) && !group.was_given(rule)) {
                 for rule in there.iter().filter(goes) {
                     self.client.delete_rule(session, &rule.id).await?;
@@ -152,7 +153,7 @@ impl OpenStackDriver {
         session: &Session,
         cluster_id: &str,
     ) -> Result<Vec<SecurityGroup>, VendorError> {
-        // Finds groups by their description, because any client may change a group's name.
+        // The groups are found by their description, because any client may change a group's name.
         let description = ownership::group_description(cluster_id);
         let page = self.client.list_security_groups(session, Some(&description), None, None).await?;
         let is_ours =

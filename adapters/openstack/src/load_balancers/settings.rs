@@ -10,7 +10,7 @@ use super::{
 };
 use crate::api::version::Version;
 
-/// The provider OVN, which has neither proxies nor timeouts.
+/// The provider OVN, which supports neither proxies nor timeouts.
 const OVN: &str = "ovn";
 
 /// Defaults for load balancers and their addresses. A setting of a Service takes precedence.
@@ -63,7 +63,7 @@ pub(crate) enum Creation {
     PartByPart,
 }
 
-/// Load balancing algorithms, as pairs of the contract's value and Octavia's value. The first one is the default.
+/// Load balancing algorithms, as pairs of the contract's value and Octavia's value. The first pair is the default.
 type Algorithms = &'static [(&'static str, &'static str)];
 
 impl LoadBalancerOptions {
@@ -77,7 +77,7 @@ impl LoadBalancerOptions {
     }
 
     /// Returns the algorithms of the provider. Source: Octavia, Feature Matrix for provider drivers. A provider that is not in this matrix
-    /// may support all of them.
+    /// is assumed to support all algorithms.
     pub(crate) fn algorithms(&self) -> Algorithms {
         const ALL: [(&str, &str); 4] = [
             ("round-robin", "ROUND_ROBIN"),
@@ -95,19 +95,19 @@ impl LoadBalancerOptions {
     }
 }
 
-/// Facts for planning, in addition to the desired and the observed state.
+/// The facts that planning needs in addition to the desired and the observed state.
 #[derive(Clone, Debug)]
 pub(crate) struct Site<'a> {
     pub(crate) options: &'a LoadBalancerOptions,
     pub(crate) version: Version,
-    /// The state of security groups. `None`: they are not managed, or not known yet.
+    /// The state of security groups, or `None` if security groups are not managed or their state is not known yet.
     pub(crate) guards: Option<&'a Guards>,
     /// Addresses that stay when their Services are deleted.
     pub(crate) kept: Arc<Kept>,
 }
 
 impl Site<'_> {
-    /// Returns the capabilities for load balancers, with the possible values of those that are a choice.
+    /// Returns the capabilities for load balancers. A capability that offers a choice comes with its possible values.
     pub(crate) fn capabilities(&self) -> Vec<(&'static str, Option<String>)> {
         let algorithms: Vec<&str> = self.options.algorithms().iter().map(|(word, _)| *word).collect();
         let plain = |name| (name, None);

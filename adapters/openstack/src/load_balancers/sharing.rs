@@ -1,5 +1,5 @@
-//! Writes tags and deletes load balancers. Other owners may have started to use a load balancer since the last listing, so each write
-//! reads its users first. Only one write of this process to a load balancer runs at a time.
+//! Writes tags and deletes load balancers. Other owners may have started to use a load balancer since the last listing, so each write first
+//! reads the users of the load balancer. Only one write of this process to a load balancer runs at a time.
 
 use std::{
     collections::BTreeMap,
@@ -75,8 +75,8 @@ impl OpenStackDriver {
         self.client.tag_load_balancer(session, id, &ownership::released(&live.tags)).await
     }
 
-    /// Deletes a load balancer, unless another owner has started to share it. The current state decides, because a deletion cannot be
-    /// undone. Cost: 1 read and 1 write.
+    /// Deletes a load balancer, unless another owner has started to share it. The state that is read now decides, because a deletion cannot
+    /// be undone. The cost is 1 read and 1 write.
     pub(crate) async fn delete_unshared(
         &self,
         session: &Session,

@@ -1,4 +1,4 @@
-//! Tests of listings that join Octavia and Neutron, and of the calls that they cost.
+//! These tests check listings that join Octavia and Neutron, and the number of calls that they cost.
 
 mod listing;
 mod places;
@@ -25,7 +25,7 @@ pub(crate) struct Listings {
     pub(crate) members: BTreeMap<String, Vec<Value>>,
 }
 
-/// Returns the load balancers in such collections.
+/// Returns the load balancers in these collections.
 pub(crate) fn records(listings: &Listings) -> Vec<LoadBalancerRecord<Detail>> {
     let mut pools: Vec<Pool> = listings.pools.iter().map(read).collect();
     let known = KnownMembers::default();
@@ -46,7 +46,7 @@ pub(crate) fn records(listings: &Listings) -> Vec<LoadBalancerRecord<Detail>> {
     join::records(&sweep, &known, None)
 }
 
-/// Returns the kept addresses in such collections.
+/// Returns the kept addresses in these collections.
 pub(crate) fn kept(listings: &Listings) -> Kept {
     Kept::of(&all(&listings.floating_ips))
 }

@@ -25,28 +25,31 @@ const ASKED: &str = "asked";
 /// Number of digits of a digest that replaces a name.
 const SHORT: usize = 8;
 
-/// The record in a floating IP's description, as JSON: `{"cloudadapter.dev/cluster-id":"...","cloudadapter.dev/owner-uid":"...",...}`.
+/// The record in a floating IP's description. The format is JSON, such as
+/// `{"cloudadapter.dev/cluster-id":"...","cloudadapter.dev/owner-uid":"...",...}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Description {
     cluster_id: String,
     owner_uid: String,
-    /// Name of the owner for display: `shop/web`.
+    /// The name of the owner for display, such as `shop/web`.
     service: String,
     /// Whether the floating IP stays when the load balancer is deleted.
     pub(crate) keep: bool,
-    /// The address pool as the Service named it. Empty: the Service named none.
+    /// The address pool as the Service named it, or an empty string if the Service named no pool.
     pub(crate) pool: String,
-    /// Set if the floating IP was in the project before the Service requested it. Such a floating IP is never deleted. Contains the earlier
-    /// description, which is restored when the Service releases the floating IP.
+    /// The description before the Service claimed the floating IP. `Some` means that the floating IP existed in the project before the
+    /// Service requested it. Such a floating IP is never deleted. When the Service releases the floating IP, this earlier description is
+    /// restored.
     pub(crate) asked: Option<String>,
 }
 
-/// The request of a Service for a floating IP that exists in the project.
+/// The request of a Service for a floating IP that already exists in the project.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     pub(crate) adopter: Adopter,
     pub(crate) pool: String,
-    /// Whether the Service sets `on-delete: delete`. Then the address is deleted with the Service, even if an earlier Service kept it.
+    /// Whether the Service sets `on-delete: delete`. If so, the address is deleted with the Service, even if an earlier Service kept the
+    /// address.
     pub(crate) releases: bool,
 }
 
@@ -56,7 +59,7 @@ impl Claim {
         Self { adopter: desired.adopter(), pool: desired.spec.address_pool.clone(), releases }
     }
 
-    /// Returns the record of a floating IP with this description after it has been claimed.
+    /// Returns the record that a floating IP with this description has after it was claimed.
     pub(crate) fn of_one_that_says(&self, text: &str) -> Result<Description, String> {
         let Adopter { key, owner, .. } = &self.adopter;
         let service = format!("{}/{}", owner.namespace, owner.name);
@@ -114,8 +117,8 @@ impl Description {
         }
     }
 
-    /// Formats the record. If the text is too long, the earlier description is shortened, then the pool is left out, and then the name of
-    /// the Service is replaced by short digests of its namespace and of its full name.
+    /// Formats the record. If the text is too long, the earlier description is shortened first. If that is not enough, the pool is left
+    /// out. Finally, the name of the Service is replaced by short digests of its namespace and of its full name.
     pub(crate) fn write(&self) -> Result<String, VendorError> {
         let key = |word: &str| format!("{DOMAIN}/{word}");
         let (before, short) = (self.asked.clone(), short_service(&self.service));
@@ -223,7 +226,7 @@ fn short_service(service: &str) -> String {
     format!("{}/{}", short_namespace(namespace), digest(&[service]).chars().take(SHORT).collect::<String>())
 }
 
-/// Whether a record belongs to this Service, in either form.
+/// Returns whether a record belongs to this Service, whose name may be recorded in full or in the short form.
 fn is_service(recorded: &str, service: &str) -> bool {
     recorded == service || recorded == short_service(service)
 }
@@ -324,7 +327,7 @@ mod tests {
         }
     }
 
-    /// A record in which IDs have their usual length, and names the maximum length.
+    /// The IDs in this record have their usual length, and the names have the maximum length.
     #[test]
     fn kept_address_returns_to_a_service_with_a_long_name() {
         let (namespace, name) = ("n".repeat(63), "s".repeat(63));

@@ -10,21 +10,21 @@ use cloud_adapter::driver::{Adopter, Heritage, Inheritance};
 
 use super::Marks;
 
-/// Prefix of that controller's names for load balancers, and of its tags.
+/// The prefix of the names that the former controller gives to load balancers, and of its tags.
 const PREFIX: &str = "kube_service_";
-/// Maximum length of that controller's names, in bytes.
+/// The maximum length of the former controller's names, in bytes.
 const NAME_MAX: usize = 255;
-/// Maximum length of that controller's names before 2019, in bytes.
+/// The maximum length of the former controller's names before 2019, in bytes.
 const LEGACY_NAME_MAX: usize = 32;
 
 /// The names that the former controller gives to the load balancer of an adopter (the Service that may take over the load balancer).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GoNames {
-    /// `kube_service_<cluster>_<namespace>_<name>`. It is also the tag of the Service.
+    /// The name `kube_service_<cluster>_<namespace>_<name>`, which is also the tag of the Service.
     pub(crate) name: String,
-    /// `a<uid>`, where the UID has no dashes. It is unique for a Service.
+    /// The name `a<uid>`, where the UID has no dashes. This name is unique for a Service.
     legacy: String,
-    /// Whether `name` proves ownership. The name in `legacy` always does, because it is made from the UID.
+    /// Whether `name` proves ownership. The name in `legacy` always proves ownership, because this name contains the UID.
     inheritance: Inheritance,
 }
 
@@ -50,7 +50,7 @@ impl GoNames {
     pub(crate) fn heritage(&self, balancer: &str, tags: &[String]) -> Heritage {
         let mut users: BTreeSet<&str> =
             tags.iter().map(String::as_str).filter(|tag| tag.starts_with(PREFIX)).collect();
-        // Before the former controller used tags, only the name identified the owner.
+        // Before the former controller used tags, the name alone identified the owner.
         if balancer.starts_with(PREFIX) {
             users.insert(balancer);
         }
@@ -72,7 +72,8 @@ impl GoNames {
                  this name",
                 self.name
             )),
-            // The load balancer has the Service's tag and another name: it was created for another Service, and this Service shares it.
+            // The load balancer has the Service's tag but another name. It was therefore created for another Service, and this Service
+            // shares it.
             (true, _) => Heritage::Shared(format!(
                 "{} uses the load balancer of another Service: set lb.cloudadapter.dev/id of this \
                  Service to the load balancer's ID, and lb.cloudadapter.dev/adopt: shared",
@@ -91,7 +92,7 @@ impl GoNames {
     }
 }
 
-/// Whether the former cloud controller manager created a load balancer of this name.
+/// Returns whether the former cloud controller manager created a load balancer with this name.
 pub(crate) fn is_balancer(name: &str) -> bool {
     name.starts_with(PREFIX) || is_legacy(name)
 }
@@ -101,30 +102,30 @@ pub(super) fn is_user(tag: &str) -> bool {
     tag.starts_with(PREFIX)
 }
 
-/// Returns the namespace of the Service in one of its names or tags. Names of namespaces and Services contain no underscores.
+/// Returns the namespace of the Service from one of the Service's names or tags. Names of namespaces and Services contain no underscores.
 pub(super) fn namespace_of(text: &str) -> Option<&str> {
     let (rest, _service) = text.strip_prefix(PREFIX)?.rsplit_once('_')?;
     rest.rsplit_once('_').map(|(_cluster, namespace)| namespace)
 }
 
-/// Returns the tag of the Service for which the former controller created a load balancer of this name.
+/// Returns the tag of the Service for which the former controller created a load balancer with this name.
 pub(super) fn tag_of<'a>(name: &str, tags: &'a [String]) -> Option<&'a str> {
     let mut users = tags.iter().map(String::as_str).filter(|tag| is_user(tag));
     if !is_legacy(name) {
         return users.find(|tag| *tag == name);
     }
-    // Legacy names contain only a UID. If the load balancer has only one tag, this is the tag of the Service with the UID. If the load
+    // A legacy name contains only a UID. If the load balancer has only one tag, this tag belongs to the Service with that UID. If the load
     // balancer has several tags, the owner is not known.
     let first = users.next();
     first.filter(|_| users.next().is_none())
 }
 
-/// Whether the former controller created a part with this name and these tags for the load balancer. Before that controller used tags, it
-/// named parts `listener_0_<balancer>`.
+/// Returns whether the former controller created a listener or pool with this name and these tags for the load balancer. Before that
+/// controller used tags, it used names such as `listener_0_<balancer>`.
 pub(super) fn is_part(balancer: &str, Marks { name, tags }: Marks<'_>) -> bool {
     let of_name = || {
         let rest = ["listener_", "pool_", "monitor_"].iter().find_map(|kind| name.strip_prefix(kind));
-        // The former controller truncates a long name.
+        // The former controller truncates long names.
         let is_cut = name.len() == NAME_MAX;
         rest.and_then(|rest| rest.split_once('_'))
             .is_some_and(|(_, of)| of == balancer || (is_cut && balancer.starts_with(of)))
@@ -132,13 +133,13 @@ pub(super) fn is_part(balancer: &str, Marks { name, tags }: Marks<'_>) -> bool {
     is_balancer(balancer) && (tags.iter().any(|tag| tag == balancer) || of_name())
 }
 
-/// Whether a name is `a` and 31 hexadecimal digits of a UID.
+/// Returns whether a name consists of `a` and 31 hexadecimal digits of a UID.
 fn is_legacy(name: &str) -> bool {
     name.len() == LEGACY_NAME_MAX
         && name.strip_prefix('a').is_some_and(|rest| rest.bytes().all(|one| one.is_ascii_hexdigit()))
 }
 
-/// Truncates by bytes, as Go does, but drops a character that would be cut in two.
+/// Truncates a text by bytes, as Go does, but drops a character that would be split.
 fn cut(mut text: String, max: usize) -> String {
     while text.len() > max {
         text.pop();

@@ -1,4 +1,5 @@
-//! Records the owner of a security group and of its rules in their descriptions, which are set at the creation. Pure functions.
+//! Records the owner of a security group and of its rules in their descriptions, which are set on creation. The functions have no side
+//! effects.
 
 use std::collections::BTreeMap;
 
@@ -18,23 +19,23 @@ pub(crate) fn group_name(cluster_id: &str) -> String {
     format!("load-balancers-to-nodes-{digest}")
 }
 
-/// Returns the description of a cluster's group: `{"cloudadapter.dev/cluster-id":"..."}`.
+/// Returns the description of a cluster's group, such as `{"cloudadapter.dev/cluster-id":"..."}`.
 pub(crate) fn group_description(cluster_id: &str) -> String {
     written([(CLUSTER_ID, cluster_id)])
 }
 
-/// Returns the cluster in a group's description. `None`: the group does not belong to any cluster.
+/// Returns the cluster in a group's description, or `None` if the group does not belong to any cluster.
 pub(crate) fn cluster_of(description: &str) -> Option<String> {
     read(description, CLUSTER_ID)
 }
 
 /// Returns the description of a rule for a load balancer. The ID distinguishes two load balancers of one Service, which may both exist for
-/// a while; the UID of the Service identifies the owner after the load balancer is deleted.
+/// a while. The UID of the Service identifies the owner after the load balancer is deleted.
 pub(crate) fn rule_description(balancer: &str, owner_uid: &str) -> String {
     written([(LOAD_BALANCER, balancer), (OWNER_UID, owner_uid)])
 }
 
-/// Returns the ID of the load balancer in a rule's description. `None`: no adapter created the rule.
+/// Returns the ID of the load balancer in a rule's description, or `None` if no adapter created the rule.
 pub(crate) fn balancer_of(description: &str) -> Option<String> {
     read(description, LOAD_BALANCER)
 }

@@ -1,7 +1,8 @@
-//! Records owners that share a load balancer in its tags: `cloudadapter.dev/sharer/<uid>/...`. Pure functions.
+//! Records in the tags of a load balancer the owners that share it. The tags have the form `cloudadapter.dev/sharer/<uid>/...`. The
+//! functions have no side effects.
 //!
-//! Octavia replaces all tags at once, and each owner that uses the load balancer writes its tags beside the tags of other owners. So each
-//! write starts from the current tags, and changes only the tags of one owner.
+//! Octavia replaces all tags at once, and each owner that uses the load balancer adds its own tags to the tags of the other owners. Each
+//! write therefore starts from the current tags, and changes only the tags of a single owner.
 
 use std::collections::BTreeSet;
 
@@ -21,24 +22,24 @@ use super::{
 };
 use crate::api::responses::LiveBalancer;
 
-/// Maximum number of Services that use a load balancer. Each of these Services costs tags in every listing, and its changes wait for those
-/// of the others.
+/// The maximum number of Services that use a load balancer. Each of these Services adds tags to every listing, and its changes wait for the
+/// changes of the other Services.
 const SERVICES_MAX: usize = 16;
 
-/// Marks that the owner no longer needs the load balancer, but other users do.
+/// The tag that marks that the owner no longer needs the load balancer, but other users still do.
 const LEFT: &str = "left";
-/// Marks that the former cloud controller manager already let this owner share the load balancer.
+/// The tag that marks that the former cloud controller manager already let this owner share the load balancer.
 const OF_GO: &str = "of-go";
 const YES: &str = "true";
 
-/// An owner that uses a load balancer.
+/// An owner that uses a load balancer, alone or together with other owners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) key: LoadBalancerKey,
     pub(crate) owner: Owner,
     /// The tag that the former cloud controller manager uses for this owner.
     pub(crate) go: String,
-    /// Whether this user shares the load balancer. Otherwise it is the owner.
+    /// Whether this user shares the load balancer. Otherwise, this user is the owner.
     pub(crate) shares: bool,
 }
 
@@ -55,7 +56,7 @@ impl User {
         if self.shares { sharer_id(balancer, &self.key) } else { balancer.to_owned() }
     }
 
-    /// Whether a listener or pool belongs to this user. `balancer`: the name of the load balancer.
+    /// Returns whether a listener or pool belongs to this user. `balancer` is the name of the load balancer.
     pub(crate) fn has(&self, balancer: &str, part: Marks<'_>) -> bool {
         let name = if self.shares { self.go.as_str() } else { balancer };
         super::is_part_of(&self.key, name, part)
@@ -73,12 +74,12 @@ pub(crate) fn sharer_id(balancer: &str, key: &LoadBalancerKey) -> String {
     format!("{balancer}/{}", key.owner_uid)
 }
 
-/// Returns the user of a load balancer with this key.
+/// Returns the user of a load balancer that has this key.
 pub(crate) fn user(tags: &[String], key: Option<&LoadBalancerKey>) -> Option<User> {
     users(tags).into_iter().find(|user| Some(&user.key) == key)
 }
 
-/// Returns the owner, unless it no longer needs the load balancer, and all owners that share it.
+/// Returns the owner, unless the owner no longer needs the load balancer, and all owners that share the load balancer.
 pub(crate) fn users(tags: &[String]) -> Vec<User> {
     let owner = owner(tags).filter(|(key, _)| !is_given_up(tags) && !key.owner_uid.is_empty());
     let cluster_name = read(tags, CLUSTER_NAME).unwrap_or_default();
@@ -86,7 +87,7 @@ pub(crate) fn users(tags: &[String]) -> Vec<User> {
     owner.into_iter().chain(sharers(tags)).collect()
 }
 
-/// Returns all owners that share the load balancer, by their UIDs.
+/// Returns all owners that share the load balancer, sorted by their UIDs.
 pub(crate) fn sharers(tags: &[String]) -> Vec<User> {
     let uids: BTreeSet<&str> = tags
         .iter()
@@ -107,27 +108,27 @@ pub(crate) fn sharers(tags: &[String]) -> Vec<User> {
     uids.into_iter().map(sharer).collect()
 }
 
-/// Returns the tags of Services that the former cloud controller manager lets use the load balancer, except the Service that the load
-/// balancer was created for, and Services that are already among its [`users`]. `name`: the name of the load balancer.
+/// Returns the tags of Services that the former cloud controller manager lets use the load balancer. The Service for which the load
+/// balancer was created is left out, and so are Services that are already among its [`users`]. `name` is the name of the load balancer.
 pub(crate) fn users_of_go<'a>(name: &str, tags: &'a [String]) -> Vec<&'a str> {
     let ours = users(tags);
     let is_known = |tag: &str| ours.iter().any(|user| user.go == tag) || go::tag_of(name, tags) == Some(tag);
     tags.iter().map(String::as_str).filter(|tag| go::is_user(tag) && !is_known(tag)).collect()
 }
 
-/// Whether the load balancer has users other than `but`. If `but` is `None`: other than the Service for which the former cloud controller
-/// manager created it.
+/// Returns whether the load balancer has users other than `but`. If `but` is `None`, the Service for which the former cloud controller
+/// manager created the load balancer does not count.
 pub(crate) fn is_used_by_others(name: &str, tags: &[String], but: Option<&LoadBalancerKey>) -> bool {
-    // The name identifies that Service while the load balancer has no owner tags and its owner has not left.
+    // The name identifies that Service until the load balancer has owner tags, or its owner has left.
     let of_go = owner(tags).is_none() && go::is_balancer(name) && !is_given_up(tags);
     users(tags).iter().any(|user| Some(&user.key) != but)
         || !users_of_go(name, tags).is_empty()
         || (of_go && but.is_some())
 }
 
-/// Whether the load balancer stays after `but` leaves. The addresses never pass to another namespace: a load balancer that has, or had, an
-/// owner stays only for Services of the owner's namespace. When the last of these Services leaves, the load balancer is deleted, even if
-/// guests still use it.
+/// Returns whether the load balancer stays after `but` leaves. The addresses never pass to another namespace. A load balancer that has, or
+/// had, an owner therefore stays only for Services of the owner's namespace. When the last of these Services leaves, the load balancer is
+/// deleted, even if guests still use it.
 pub(crate) fn stays_for_others(name: &str, tags: &[String], but: Option<&LoadBalancerKey>) -> bool {
     let Some((home, owner)) = owner(tags).filter(|(_, owner)| !owner.namespace.is_empty()) else {
         return is_used_by_others(name, tags, but);
@@ -138,7 +139,7 @@ pub(crate) fn stays_for_others(name: &str, tags: &[String], but: Option<&LoadBal
         || users_of_go(name, tags).iter().any(|tag| go::namespace_of(tag) == Some(&owner.namespace))
 }
 
-/// Whether a user is in the namespace that the load balancer was created for, or that namespace is not known.
+/// Returns whether a user is in the namespace for which the load balancer was created, or that namespace is not known.
 pub(crate) fn is_at_home(name: &str, tags: &[String], user: &User) -> bool {
     match owner(tags).filter(|(_, owner)| !owner.namespace.is_empty()) {
         Some((home, owner)) => {
@@ -148,36 +149,37 @@ pub(crate) fn is_at_home(name: &str, tags: &[String], user: &User) -> bool {
     }
 }
 
-/// Whether a user is a guest: it shares the load balancer from another namespace than the owner's, and the owner's namespace is known.
+/// Returns whether a user is a guest. A guest shares the load balancer from a namespace or cluster other than the owner's, where the
+/// owner's namespace is known.
 pub(crate) fn is_guest(name: &str, tags: &[String], user: &User) -> bool {
     user.shares
         && owner(tags).is_some_and(|(_, owner)| !owner.namespace.is_empty())
         && !is_at_home(name, tags, user)
 }
 
-/// Whether a user shares the load balancer only with its owner's consent. If so, any tag of the former cloud controller manager for this
-/// user was written by this adapter.
+/// Returns whether a user shares the load balancer only with the consent of its owner. If so, any tag of the former cloud controller
+/// manager for this user was written by this adapter.
 pub(crate) fn shares_by_consent(tags: &[String], key: &LoadBalancerKey) -> bool {
     let is_sharer = sharers(tags).iter().any(|user| user.key == *key);
     is_sharer && said(tags, &key.owner_uid, OF_GO).is_none()
 }
 
-/// Whether the load balancer's owner no longer needs it.
+/// Returns whether the owner no longer needs the load balancer.
 pub(crate) fn is_given_up(tags: &[String]) -> bool {
     read(tags, LEFT) == Some(YES)
 }
 
-/// Whether the load balancer's owner no longer needs it, but other users keep it.
+/// Returns whether the owner no longer needs the load balancer, but the load balancer stays for other users.
 pub(crate) fn is_left(name: &str, tags: &[String]) -> bool {
     is_given_up(tags) && stays_for_others(name, tags, None)
 }
 
-/// Whether the load balancer's owner no longer needs it, and only guests use it. The load balancer does not stay for guests.
+/// Returns whether the owner no longer needs the load balancer, and at most guests use it. The load balancer does not stay for guests.
 pub(crate) fn is_closed(name: &str, tags: &[String]) -> bool {
     is_given_up(tags) && !stays_for_others(name, tags, None)
 }
 
-/// Returns the hash of the spec that was last applied completely for a sharing owner. Empty: there is none.
+/// Returns the hash of the spec that was last applied completely for a sharing owner, or an empty string if there is no such hash.
 pub(crate) fn sharer_hash<'a>(tags: &'a [String], uid: &str) -> &'a str {
     said(tags, uid, HASH).unwrap_or_default()
 }
@@ -192,15 +194,15 @@ pub(crate) fn sharer_fence(tags: &[String], uid: &str) -> Option<Fence> {
 pub struct Sharing {
     pub(crate) key: LoadBalancerKey,
     tags: Vec<String>,
-    /// The former cloud controller manager's tag for this owner. Set on load balancers of that controller, because it would otherwise
-    /// delete them.
+    /// The former cloud controller manager's tag for this owner. The adapter sets this tag on load balancers of that controller, because
+    /// that controller would otherwise delete them.
     go: String,
     /// Whether the tag `go` on a load balancer proves that the former cloud controller manager used the load balancer for this Service.
     is_proven: bool,
 }
 
 impl Sharing {
-    /// Returns the tags without the hash, so that the share does not count as complete yet.
+    /// Returns the tags that claim a share of the load balancer. The hash is left out, so that the share does not yet count as complete.
     pub(crate) fn claim(desired: &DesiredLoadBalancer, fence: &Fence) -> Result<Self, VendorError> {
         let DesiredLoadBalancer { key, owner, cluster_name, .. } = desired;
         let uid = &key.owner_uid;
@@ -238,7 +240,7 @@ impl Sharing {
         (!complete).then_some(self)
     }
 
-    /// Returns all tags of the load balancer, including these.
+    /// Returns all tags of the load balancer, including the tags of this sharing owner.
     pub(crate) fn join(&self, live: &LiveBalancer) -> Result<Vec<String>, VendorError> {
         check_stays(live)?;
         if is_closed(&live.name, &live.tags) {
@@ -261,8 +263,8 @@ impl Sharing {
         Ok(others.chain(&self.tags).chain(self.of_go(&live.name)).cloned().chain(mark).collect())
     }
 
-    /// Refuses a new sharer if a Service of the same name in another cluster may use the load balancer: the parts of that Service would
-    /// count as parts of the new sharer.
+    /// Refuses a new sharer if a Service of the same name in another cluster may use the load balancer. The listeners and pools of that
+    /// Service would count as those of the new sharer.
     pub(crate) fn check_proof(&self, id: &str, name: &str, there: &[String]) -> Result<(), VendorError> {
         if self.is_proven || !(name == self.go || there.contains(&self.go)) {
             return Ok(());
@@ -307,8 +309,8 @@ pub(crate) fn check_room(
     }
 }
 
-/// Returns all tags, without those of a user that no longer needs the load balancer. The tags that identify an owner stay, and an
-/// additional tag marks that the owner has left.
+/// Returns all tags except those of a user that no longer needs the load balancer. The tags that identify an owner stay, and an additional
+/// tag marks that the owner has left.
 pub(crate) fn leave(
     live: &LiveBalancer,
     whose: Option<&LoadBalancerKey>,
@@ -319,7 +321,7 @@ pub(crate) fn leave(
         Some(user) if user.shares => is_given_up(there) && !is_guest(&live.name, there, user),
         Some(_) | None => true,
     };
-    // The tag that marks the owner's departure prevents changes by guests, so that the deletion does not wait for their changes.
+    // The tag which marks that the owner has left prevents changes by guests, so the deletion does not wait for such changes.
     let closes =
         user.as_ref().is_some_and(|user| !user.shares) && is_used_by_others(&live.name, there, whose);
     if goes_with_last && !closes && !stays_for_others(&live.name, there, whose) {
@@ -327,7 +329,8 @@ pub(crate) fn leave(
         return Err(VendorError::new(Fault::Busy, text));
     }
     let Some(user) = user else {
-        // The load balancer has no owner tags, only those of the former cloud controller manager. Such a tag is the Service's name.
+        // The load balancer has only tags of the former cloud controller manager, and no owner tags. A tag of that controller is the name
+        // of a Service.
         let own = go::tag_of(&live.name, there);
         return Ok(there
             .iter()
@@ -351,7 +354,8 @@ pub(crate) fn leave(
     Ok(others.filter(|tag| !goes(tag)).cloned().chain([write(LEFT, YES)]).collect())
 }
 
-/// Checks whether the load balancer may be deleted with all its parts for this user. `seen`: IDs of the listeners that are known.
+/// Checks whether the load balancer may be deleted for this user, together with its listeners and pools. `seen` contains the IDs of the
+/// listeners that are known.
 pub(crate) fn may_go(
     live: &LiveBalancer,
     whose: Option<&LoadBalancerKey>,
@@ -365,7 +369,8 @@ pub(crate) fn may_go(
     Ok(())
 }
 
-/// Returns an owner's tags together with the current tags of all others. `tags`: all tags, as planned from the last listing.
+/// Returns an owner's tags together with the current tags of all other users and clients. `tags` contains all tags, as planned from the
+/// last listing.
 pub(crate) fn beside_others(tags: &[String], live: &LiveBalancer) -> Result<Vec<String>, VendorError> {
     check_stays(live)?;
     let agrees = |there: &str, ours: &str| there.is_empty() || there == ours;
@@ -382,7 +387,7 @@ pub(crate) fn beside_others(tags: &[String], live: &LiveBalancer) -> Result<Vec<
     Ok(tags.iter().filter(is_own).chain(live.tags.iter().filter(is_others)).cloned().collect())
 }
 
-/// Returns the user to which a listener or pool belongs, if that is not `but`.
+/// Returns the user to which a listener or pool belongs, unless that user is `but`.
 pub(crate) fn other_user<'a>(
     users: &'a [User],
     balancer: &str,

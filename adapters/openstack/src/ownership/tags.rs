@@ -1,4 +1,4 @@
-//! Tags of a load balancer and of its parts: `cloudadapter.dev/owner-uid=...`. Pure functions.
+//! Tags of a load balancer and of its listeners and pools, such as `cloudadapter.dev/owner-uid=...`. The functions have no side effects.
 
 use std::collections::BTreeSet;
 
@@ -22,28 +22,28 @@ pub(super) const OWNER_KIND: &str = "owner-kind";
 pub(super) const OWNER_NAMESPACE: &str = "owner-namespace";
 pub(super) const OWNER_NAME: &str = "owner-name";
 const OWNER_UID: &str = "owner-uid";
-/// Holds the hash of the spec that was last applied completely.
+/// The tag with the hash of the spec that was last applied completely.
 pub(super) const HASH: &str = "hash";
-/// Holds the fence of the last writer of tags.
+/// The tag with the fence of the last writer of tags.
 pub(super) const FENCE: &str = "fence";
-/// Holds the key of a tag that the user has set, so that the adapter can remove that tag later.
+/// The tag with the key of a tag that the user has set. With this key, the adapter can remove the user's tag later.
 const USER_TAG: &str = "user-tag";
-/// Names a namespace whose Services may adopt the load balancer, while it has no owner.
+/// The tag with a namespace whose Services may adopt the load balancer while it has no owner.
 const ADOPT: &str = "adopt";
-/// Names a namespace whose Services may share the load balancer. If the load balancer has an owner, there is one such tag for each
+/// The tag with a namespace whose Services may share the load balancer. If the load balancer has an owner, there is one such tag for each
 /// namespace.
 const SHARE: &str = "share";
-/// Names a namespace whose Services may share an adopted load balancer, by consent of the user that created it. This consent is valid in
-/// addition to the owner's, and stays when the owner releases the load balancer.
+/// The tag with a namespace whose Services may share an adopted load balancer, by consent of the user that created the load balancer. This
+/// consent is valid in addition to the owner's consent, and stays when the owner releases the load balancer.
 const SHARE_BEFORE: &str = "share-before";
-/// Marks that the load balancer existed before its owner.
+/// The tag that marks that the load balancer existed before its owner.
 const ORIGIN: &str = "origin";
 const ADOPTED: &str = "adopted";
-/// Marks that the load balancer is not complete without its floating IP.
+/// The tag that marks that the load balancer is not complete without its floating IP.
 const FLOATING_IP: &str = "floating-ip";
 const EXPECTED: &str = "expected";
 
-/// Begins the tags of owners that share the load balancer; the UID follows.
+/// The beginning of the tags of owners that share the load balancer. The UID of the owner follows.
 pub(super) const SHARER: &str = "sharer";
 
 /// The tags of a load balancer, without hash and fence.
@@ -98,7 +98,8 @@ pub(crate) fn wanted(desired: &DesiredLoadBalancer, expectation: Expectation) ->
 
 /// Returns all tags that mark a load balancer as complete, unless the existing tags already do so.
 ///
-/// Tags of other clients stay. Former tags of the user are removed. If only the fence differs, no write is needed.
+/// Tags of other clients stay. Tags that the user has removed from the desired state are deleted. If only the fence differs, no write is
+/// needed.
 pub(crate) fn missing(wanted: &Tags, hash: &str, fence: &Fence, there: &[String]) -> Option<Vec<String>> {
     if are_there(wanted, there) && !is_outdated(applied_hash(there), hash) {
         return None;
@@ -108,7 +109,7 @@ pub(crate) fn missing(wanted: &Tags, hash: &str, fence: &Fence, there: &[String]
     Some(tags)
 }
 
-/// Returns the tags for a load balancer that cannot be completed. The recorded hash of the last complete change does not change.
+/// Returns the tags for a load balancer that cannot be completed. The hash of the last complete change stays as it was recorded.
 pub(crate) fn unfinished(wanted: &Tags, fence: &Fence, there: &[String]) -> Option<Vec<String>> {
     if are_there(wanted, there) {
         return None;
@@ -118,8 +119,8 @@ pub(crate) fn unfinished(wanted: &Tags, fence: &Fence, there: &[String]) -> Opti
     Some(tags)
 }
 
-/// Returns the tags without the consent that the owner withdraws. `None`: the owner withdraws none. Consent of the user that created the
-/// load balancer stays.
+/// Returns the tags without the consent that the owner withdraws, or `None` if the owner withdraws no consent. The consent of the user that
+/// created the load balancer stays.
 pub(crate) fn withdrawn(desired: &DesiredLoadBalancer, there: &[String]) -> Option<Vec<String>> {
     let is_owner = owner(there).is_some_and(|(key, _)| key == desired.key);
     let before = |namespaces: &str| there.contains(&write(SHARE_BEFORE, namespaces));
@@ -129,7 +130,7 @@ pub(crate) fn withdrawn(desired: &DesiredLoadBalancer, there: &[String]) -> Opti
     (is_owner && left.len() < there.len()).then_some(left)
 }
 
-/// Whether all wanted tags exist, and none of the owner's former tags.
+/// Returns whether all wanted tags exist, and none of the tags that the owner no longer wants.
 fn are_there(wanted: &Tags, there: &[String]) -> bool {
     let of_no_use = |tag: &String| {
         let ours = is_owners(tag) && ![HASH, FENCE].iter().any(|word| value(tag, word).is_some());
@@ -147,7 +148,7 @@ pub(crate) fn signed(wanted: &Tags, fence: &Fence, there: &[String]) -> Vec<Stri
     wanted.iter().chain(foreign).cloned().chain(fence).collect()
 }
 
-/// Returns the hash of the spec that was last applied completely. Empty: there is none.
+/// Returns the hash of the spec that was last applied completely, or an empty string if there is no such hash.
 pub(crate) fn applied_hash(tags: &[String]) -> &str {
     read(tags, HASH).unwrap_or_default()
 }
@@ -180,8 +181,8 @@ pub(crate) fn shared_with(tags: &[String]) -> Namespaces {
     Namespaces::read(tags.iter().filter_map(|tag| value(tag, SHARE)))
 }
 
-/// Returns the tags that stay when the owner releases the load balancer: those of other clients and of Services that share it, and the
-/// consent of the user that created it.
+/// Returns the tags that stay when the owner releases the load balancer. These are the tags of other clients and of Services that share the
+/// load balancer. The consent of the user that created the load balancer stays, too.
 pub(crate) fn released(there: &[String]) -> Vec<String> {
     let consents = there.iter().filter_map(|tag| value(tag, SHARE_BEFORE));
     let others = there.iter().filter(|tag| !is_owners(tag) && !is_former(tag, there)).cloned();
@@ -198,7 +199,7 @@ pub(crate) fn expects_floating_ip(tags: &[String]) -> bool {
     read(tags, FLOATING_IP) == Some(EXPECTED)
 }
 
-/// Returns the owner of a load balancer, with empty strings for removed tags. `None`: the load balancer has no owner tags.
+/// Returns the owner of a load balancer, with empty strings for removed tags. Returns `None` if the load balancer has no owner tags.
 pub(crate) fn owner(tags: &[String]) -> Option<(LoadBalancerKey, Owner)> {
     read(tags, CLUSTER_ID).or(read(tags, OWNER_UID))?;
     let text = |word| read(tags, word).unwrap_or_default().to_owned();
@@ -211,20 +212,22 @@ pub(crate) fn owner(tags: &[String]) -> Option<(LoadBalancerKey, Owner)> {
     Some((LoadBalancerKey { cluster_id: text(CLUSTER_ID), owner_uid: text(OWNER_UID) }, owner))
 }
 
-/// Whether the former cloud controller manager created a listener or pool for the Service or load balancer of this name.
+/// Returns whether the former cloud controller manager created a listener or pool for the Service or load balancer with this name.
 pub(crate) fn is_part_of_go(name: &str, part: Marks<'_>) -> bool {
     go::is_part(name, part)
 }
 
-/// Returns the tag of a listener or pool of a key. The tag is short enough, because a key that is too long was refused with the load
-/// balancer.
+/// Returns the tag that marks a listener or pool as belonging to this key. The tag is short enough, because a key that is too long was
+/// refused with the load balancer.
 pub(crate) fn part_tag(key: &LoadBalancerKey) -> String {
     write(OWNER_UID, &key.owner_uid)
 }
 
-/// Whether a listener or pool belongs to this key, or to the load balancer of this name that the former cloud controller manager created.
+/// Returns whether a listener or pool belongs to this key. If the former cloud controller manager created the load balancer with this name,
+/// its listeners and pools also belong to the key.
 ///
-/// Names of that controller are the same in clusters with the same cluster name, so parts with the tag of another key never match.
+/// Clusters with the same cluster name get the same names from that controller. A listener or pool with the tag of another key therefore
+/// never matches.
 pub(crate) fn is_part_of(key: &LoadBalancerKey, balancer: &str, part: Marks<'_>) -> bool {
     match read(part.tags, OWNER_UID) {
         Some(_) => part.tags.contains(&part_tag(key)),
@@ -232,7 +235,7 @@ pub(crate) fn is_part_of(key: &LoadBalancerKey, balancer: &str, part: Marks<'_>)
     }
 }
 
-/// Whether a tag belongs to the owner. Excludes tags of a sharing owner and the consent to adopt.
+/// Returns whether a tag belongs to the owner. Tags of a sharing owner and the consent to adopt do not belong to the owner.
 pub(super) fn is_owners(tag: &str) -> bool {
     is_reserved(tag) && sharer_of(tag).is_none() && value(tag, ADOPT).is_none()
 }
@@ -248,7 +251,7 @@ fn is_reserved(tag: &str) -> bool {
     tag.strip_prefix(DOMAIN).is_some_and(|rest| rest.starts_with(['/', '=']))
 }
 
-/// Whether a tag was set by the user, now or earlier.
+/// Returns whether the user has set a tag, now or earlier.
 pub(super) fn is_former(tag: &str, there: &[String]) -> bool {
     let mut keys = there.iter().filter_map(|tag| value(tag, USER_TAG));
     keys.any(|key| tag.strip_prefix(key).is_some_and(|rest| rest.starts_with('=')))

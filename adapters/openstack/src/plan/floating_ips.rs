@@ -1,11 +1,11 @@
 //! Computes the steps by which a load balancer gets its desired floating IP. Pure functions.
 //!
-//! Floating IPs are recognised by their description, which is set when they are created, and by the port that they are attached to, so that
-//! a retry does not create a second one. A floating IP that is attached to another port is not changed.
+//! A floating IP is recognised by its description, which is set on creation, and by the port that it is attached to. A retry therefore does
+//! not create a second floating IP. A floating IP that is attached to another port is not changed.
 //!
-//! A floating IP that is replaced is deleted only when its replacement is attached. So if a request cannot be met, for example because the
-//! address is not reserved or the pool is unreachable, the user can take back the request without losing the old address. For the same
-//! reason, a new floating IP is marked as kept only after it is attached.
+//! A floating IP that is replaced is deleted only when its replacement is attached. A request may fail, for example because the address is
+//! not reserved or the pool is unreachable. The user can then withdraw the request without losing the old address. For the same reason, a
+//! new floating IP is marked as kept only after it is attached.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -26,8 +26,8 @@ use crate::{
     step::Step,
 };
 
-/// Returns the steps after which the load balancer has its floating IP, or none. `there`: the load balancer; `None` if it does not exist
-/// yet.
+/// Returns the steps after which the load balancer has the desired floating IP, or no floating IP if none is desired. `there` is the load
+/// balancer, or `None` if the load balancer does not exist yet.
 pub(super) fn changes(
     desired: &DesiredLoadBalancer,
     wanted: &Wanted,
@@ -55,7 +55,7 @@ pub(super) fn changes(
         None => is_from(one, &desired.spec.address_pool),
     };
     let mut used = None;
-    // Sorted by ID, because this order is the same before and after the floating IPs are detached.
+    // The floating IPs are sorted by ID, because this sequence is the same before and after the floating IPs are detached.
     let mut spare: BTreeMap<&str, &FloatingIp> = BTreeMap::new();
     if let Some(public) = &wanted.public {
         if let Some(kept) = attached.iter().find(fits) {
@@ -76,7 +76,7 @@ pub(super) fn changes(
             spare.extend(goes.map(|one| (one.id.as_str(), *one)));
         }
     } else {
-        // On an adopted load balancer, other floating IPs belong to the user that created the load balancer.
+        // If the load balancer was adopted, other floating IPs belong to the user that created the load balancer.
         let adopts = wanted.tags.contains(&ownership::adopted());
         let goes = attached.iter().filter(|one| !adopts || is_of(one, &desired.key));
         steps.extend(goes.map(|one| release(one, &desired.key)));
@@ -87,8 +87,8 @@ pub(super) fn changes(
     Ok(steps)
 }
 
-/// Ranks unattached floating IPs, best first: one from the same pool; else one from the network of new floating IPs; else the oldest, which
-/// may have been in use. A younger floating IP may be left from a request that could not be met.
+/// Ranks unattached floating IPs. The best is a floating IP from the desired pool, then one from the network of new floating IPs, and then
+/// the oldest. The oldest may have been in use. A younger floating IP may be left from a request that could not be met.
 fn rank(
     one: &FloatingIp,
     desired: &DesiredLoadBalancer,
@@ -99,16 +99,16 @@ fn rank(
     (made_from != desired.spec.address_pool, elsewhere, one.created_at.clone(), one.id.clone())
 }
 
-/// The floating IP that is attached next.
+/// The data that determine which floating IP is attached next.
 struct AddressChoice<'a> {
     /// An unattached floating IP that this owner already has.
     own: Option<&'a FloatingIp>,
     /// The requested address, whichever client reserved it.
     address: Option<IpAddr>,
-    /// The owner's former floating IP, which will be replaced.
+    /// The owner's former floating IP, which the next floating IP replaces.
     former: Option<&'a FloatingIp>,
     public: &'a Public,
-    /// The description that the floating IP gets in the end.
+    /// The description that the floating IP has when all steps are done.
     description: &'a Description,
     retention: AddressRetention,
     claim: Claim,
@@ -173,7 +173,8 @@ fn is_full(desired: &DesiredLoadBalancer, site: &Site<'_>) -> bool {
     site.kept.is_full(&desired.key, &desired.owner, site.options.most_kept())
 }
 
-/// Returns an error if the address will not be kept because the namespace already keeps the maximum. All other changes are made.
+/// Returns an error if the address will not be kept because the namespace already keeps the maximum number of addresses. Only keeping the
+/// address fails; all other changes are made.
 pub(super) fn not_kept(desired: &DesiredLoadBalancer, site: &Site<'_>) -> Option<VendorError> {
     let refusal = || {
         let text = format!(
@@ -208,7 +209,7 @@ pub(super) fn stays_with_person(
     (wanted.tags.contains(&ownership::adopted()) && another).then(refusal)
 }
 
-/// Returns the steps for the floating IPs of a load balancer that is deleted. Those of the owner are deleted, too, unless they are kept.
+/// Returns the steps for the floating IPs of a load balancer that is deleted. Floating IPs of its owner are deleted unless they are kept.
 pub(super) fn releases(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     let Detail { balancer, floating_ips, .. } = &observed.detail;
     let port = balancer.as_ref().and_then(|balancer| balancer.vip_port_id.as_deref());
@@ -220,8 +221,8 @@ pub(super) fn releases(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     floating_ips.iter().filter(goes).map(dismiss).collect()
 }
 
-/// Returns the steps for a load balancer without owner tags, which delete floating IPs that the former cloud controller manager created for
-/// it.
+/// Returns the steps for deleting a load balancer that has no owner tags. They delete the floating IPs that the former cloud controller
+/// manager created for this load balancer.
 pub(super) fn releases_of_go(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     let Detail { balancer, floating_ips, .. } = &observed.detail;
     let Some(balancer) = balancer.as_ref().filter(|_| observed.summary.key.is_none()) else {
@@ -238,7 +239,7 @@ pub(super) fn releases_of_go(observed: &LoadBalancerRecord<Detail>) -> Vec<Step>
     floating_ips.iter().filter(goes).map(delete).collect()
 }
 
-/// Returns the port and address for IPv4 packets.
+/// Returns the port of the load balancer and its IPv4 address, to which a floating IP is attached.
 fn target(balancer: &Balancer) -> Option<Target> {
     let port_id = balancer.vip_port_id.clone()?;
     Some(Target { port_id, address: balancer.ipv4()? })
@@ -256,8 +257,8 @@ fn taken_over(one: &FloatingIp, wanted: &Description) -> Result<(FloatingIp, Opt
     Ok((taken, Some(described(one, description))))
 }
 
-/// Updates whether the address is kept. An address reserved by a user does not change. An address that an earlier Service of this name kept
-/// stays kept until the Service sets `on-delete: delete`.
+/// Updates the record of whether the address is kept. The record of an address that a user reserved does not change. If an earlier Service
+/// of this name kept the address, it remains kept until the Service sets `on-delete: delete`.
 fn describe(
     one: &FloatingIp,
     wanted: &Description,
@@ -275,7 +276,7 @@ fn describe(
     Ok(Some(described(one, description)))
 }
 
-/// Records the owner of an attached floating IP without a record, so that the address stays reserved for this owner while the load balancer
+/// Records the owner of an attached floating IP that has no record. This keeps the address reserved for the owner while the load balancer
 /// is recreated.
 fn record(one: &FloatingIp, desired: &DesiredLoadBalancer) -> Result<Option<Step>, VendorError> {
     if Description::read(&one.description).is_some() {
@@ -299,8 +300,8 @@ pub(super) fn described(one: &FloatingIp, description: String) -> Step {
     Step::DescribeFloatingIp { id, address, description }
 }
 
-/// Returns the step for an attached floating IP. If it belongs to the owner, it is deleted; if it is kept or was reserved by a user, it
-/// stays in the project.
+/// Returns the step for an attached floating IP that the load balancer no longer needs. The floating IP is deleted if it belongs to the
+/// owner. If it is kept or a user reserved it, it is only detached and stays in the project.
 fn release(one: &FloatingIp, key: &LoadBalancerKey) -> Step {
     let was_there = Description::read(&one.description).is_some_and(|there| there.asked.is_some());
     if is_of(one, key) && !is_kept(one) && !was_there {
@@ -317,7 +318,7 @@ pub(super) fn delete(one: &FloatingIp) -> Step {
     Step::DeleteFloatingIp { id: one.id.clone(), address: one.floating_ip_address }
 }
 
-/// Returns unattached floating IPs of a key that are not kept.
+/// Returns the unattached floating IPs of a key, except those that are kept.
 pub(super) fn of_no_use<'a>(
     all: &'a [FloatingIp],
     key: &'a LoadBalancerKey,
@@ -329,10 +330,10 @@ pub(super) fn is_of(one: &FloatingIp, key: &LoadBalancerKey) -> bool {
     Description::read(&one.description).is_some_and(|there| there.key() == *key)
 }
 
-/// Whether a floating IP may be from this pool: its record must not name another pool.
+/// Returns whether a floating IP may come from this pool: its record must not name another pool.
 fn is_from(one: &FloatingIp, pool: &str) -> bool {
     let made_from = Description::read(&one.description).map(|there| there.pool).unwrap_or_default();
-    // A pool can be named by name or ID. If only this form differs, the client finds out when it looks up the pool.
+    // A Service may give the pool's name or its ID. If only this form differs, the client detects that when it looks up the pool.
     pool.is_empty() || made_from.is_empty() || made_from == pool || one.floating_network_id == pool
 }
 

@@ -1,7 +1,7 @@
 //! Computes the steps by which a load balancer gets access to nodes behind security groups. Pure functions.
 //!
-//! Access is granted after a new load balancer is created, when its subnet is known, and revoked before the load balancer is deleted: as
-//! long as the load balancer exists, it identifies the owner of the rules, so that another process can continue after an interruption.
+//! Access is granted after a new load balancer is created, when its subnet is known. It is revoked before the load balancer is deleted: the
+//! load balancer identifies the owner of the rules, so another process can continue after an interruption.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,12 +28,13 @@ use crate::{
 
 /// The access of a load balancer to its nodes. Each user of a shared load balancer has separate access.
 pub(super) struct NodeAccess {
-    /// Grants missing access. Comes before members and listeners, so that traffic to a new member gets through. `None`: no access is
-    /// missing.
+    /// The step that grants missing access. It comes before the steps for members and listeners, so that traffic reaches a new member.
+    /// `None`: no access is missing.
     pub(super) opening: Option<Step>,
-    /// Revokes unneeded access. Comes after members and listeners. `None`: there is no unneeded access.
+    /// The step that revokes unneeded access. It comes after the steps for members and listeners. `None`: there is no unneeded access.
     pub(super) closing: Option<Step>,
-    /// Why the load balancer cannot get access to all nodes. Returned last, so that no other change is delayed.
+    /// The reason why the load balancer cannot get access to all nodes. The error is returned after all steps, so it delays no other
+    /// change.
     pub(super) refusal: Option<VendorError>,
 }
 
@@ -71,7 +72,7 @@ impl NodeAccess {
         let machines = desired.backends.iter().filter_map(|one| one.provider_id.rsplit('/').next());
         let ports: BTreeSet<&str> =
             machines.flat_map(|machine| guards.outside(machine, &addresses, group)).collect();
-        // If there are no rules, ports in the group would grant no access.
+        // Without rules, adding ports to the group would grant no access.
         let is_useful = !rules.known.is_empty() || !rules.unasked.is_empty();
         let ports: BTreeSet<&str> = ports.into_iter().filter(|_| is_useful).collect();
         let nothing = complete && rules.unasked.is_empty() && left.is_empty() && ports.is_empty();
@@ -123,7 +124,7 @@ pub(super) fn closing(observed: &LoadBalancerRecord<Detail>, guards: Option<&Gua
     (!closing.rules.is_empty() || is_last).then_some(Step::CloseNodes(closing))
 }
 
-/// Returns the needed access. An existing member keeps its subnet, whatever subnet is configured now.
+/// Returns the needed access. An existing member keeps its subnet even if another subnet is configured now.
 fn needs(wanted: &Wanted, balancer: &Balancer, tree: &Detail, site: &Site<'_>) -> Needs {
     let there = tree.pools.iter().filter_map(|pool| pool.members.as_ref()).flat_map(|all| all.iter());
     let there: BTreeMap<(IpAddr, u16), &Member> =

@@ -15,7 +15,8 @@ use crate::{
     step::Step,
 };
 
-/// Timeout of the session persistence, in seconds. Octavia sets a default for UDP and SCTP, which does not count as a difference.
+/// The timeout of the session persistence, in seconds. Octavia sets a default for UDP and SCTP; that default does not count as a
+/// difference.
 type Timeout = Option<u32>;
 
 /// Builds a pool with members and health monitor, for a load balancer that is created in one call.
@@ -36,7 +37,7 @@ pub(super) fn create_pool(balancer: Part, port: Port, wanted: &WantedPool, tags:
     steps
 }
 
-/// Returns the steps that change a pool, which has the right protocol. `tags`: the new tags, if they change.
+/// Returns the steps that change a pool whose protocol is already right. `tags`: the new tags, if they change.
 pub(super) fn pool_changes(tree: &PoolTree, wanted: &WantedPool, tags: Option<Vec<String>>) -> Vec<Step> {
     let (id, name) = (&tree.pool.id, &tree.pool.name);
     let mut steps: Vec<Step> =
@@ -66,8 +67,8 @@ fn bare(port: Port, wanted: &WantedPool, tags: Vec<String>) -> NewPool {
     }
 }
 
-/// Returns the write that changes members: only new members and changed weights, or the whole set if members are removed. `there`: the
-/// current members; `None` if they are not known.
+/// Returns the step that changes members. It writes only new members and changed weights, or the whole set if members are removed. `there`:
+/// the current members; `None` if they are not known.
 ///
 /// A different subnet of a member does not count as a difference, because the subnet of a member is immutable.
 fn member_change(pool: Part, name: &str, there: Option<&[Member]>, wanted: &WantedPool) -> Option<Step> {

@@ -1,9 +1,9 @@
 //! Load balancers that several Services use. Pure functions.
 //!
 //! Each Service that uses a load balancer is one of its users. A user has its own listeners and pools, and does not change those of other
-//! users. The owner has everything else: addresses, floating IP, name. A guest is a user from another namespace than the owner's. If the
-//! owner no longer needs the load balancer while others use it, the owner leaves it and does not delete it; the last user deletes it,
-//! provided that the load balancer had an owner.
+//! users. The owner has everything else: addresses, floating IP, name. A guest is a user from a namespace other than the owner's. If the
+//! owner no longer needs the load balancer but other users do, the owner leaves it without deleting it. The last user then deletes the load
+//! balancer, provided that it had an owner.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,9 +31,9 @@ use crate::{
 /// The relation of a key to an existing load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// The key owns everything that does not belong to another user.
+    /// The Service with this key owns everything that does not belong to another user.
     Owner,
-    /// The key owns only its parts.
+    /// The Service with this key owns only its own listeners and pools.
     Sharer,
 }
 
@@ -59,7 +59,7 @@ impl Role {
         };
         if !fits && (owns || shares) {
             let field = "spec.load_balancer_id";
-            // For the owner, the field may also be empty.
+            // The owner may also leave the field empty.
             let none = if owns { ", or none" } else { "" };
             let text = format!(
                 "{field}: cannot change while the Service has load balancer {}: set this ID{none}; \
@@ -114,7 +114,7 @@ pub(super) fn narrowed(
     Ok(narrowed)
 }
 
-/// Removes ports that another user has from the desired state. Each such port is refused individually, and all other changes are made.
+/// Removes ports that another user has from the desired state. Only the changes of these ports fail; all other changes are made.
 ///
 /// Returns the error, [`Fault::Invalid`], with the ports and their users.
 pub(super) fn leave_taken_ports(
@@ -143,7 +143,7 @@ pub(super) fn leave_taken_ports(
     (!texts.is_empty()).then_some(refusal)
 }
 
-/// The user of a listener that is not available to this owner.
+/// Returns the user of a listener, if the listener is not available to this Service.
 fn taken_by(
     desired: &DesiredLoadBalancer,
     unmarked: Unmarked,
@@ -176,13 +176,14 @@ fn transport(protocol: i32) -> &'static str {
     }
 }
 
-/// Returns the steps that remove a user from a load balancer that stays for others. `None`: the load balancer does not stay.
+/// Returns the steps that remove a user from a load balancer that other users still need. `None`: the load balancer does not stay.
 pub(super) fn leaving(observed: &LoadBalancerRecord<Detail>, guards: Option<&Guards>) -> Option<Vec<Step>> {
     let balancer = observed.detail.balancer.as_ref()?;
     let key = observed.summary.key.as_ref();
     let user = ownership::user(&balancer.tags, key);
     let shares = user.as_ref().is_some_and(|user| user.shares);
-    // A load balancer without an owner stays. A guest leaves the deletion to Services of the owner's namespace.
+    // A load balancer without an owner stays. A guest does not delete the load balancer, but leaves that to Services of the owner's
+    // namespace.
     let is_guest =
         user.as_ref().is_some_and(|user| ownership::is_guest(&balancer.name, &balancer.tags, user));
     let stays = shares && (is_guest || !ownership::is_given_up(&balancer.tags));
@@ -208,8 +209,8 @@ pub(super) fn leaving(observed: &LoadBalancerRecord<Detail>, guards: Option<&Gua
     Some(steps)
 }
 
-/// Returns the step that prevents guests from changing a load balancer that is to be deleted although they use it. Otherwise the deletion
-/// would wait for each of their changes.
+/// Returns the step that stops guests from changing a load balancer that is about to be deleted while they still use it. Otherwise the
+/// deletion would wait for each of their changes.
 pub(super) fn closing(observed: &LoadBalancerRecord<Detail>) -> Option<Step> {
     // Octavia does not change tags of a load balancer in ERROR.
     let balancer = observed.detail.balancer.as_ref().filter(|one| one.provisioning_status == ACTIVE)?;
@@ -218,7 +219,7 @@ pub(super) fn closing(observed: &LoadBalancerRecord<Detail>) -> Option<Step> {
     shared.then(|| Step::LeaveLoadBalancer { id: balancer.id.clone(), whose: Some(owner.key) })
 }
 
-/// Refuses changes by a guest to a load balancer that is to be deleted.
+/// Returns an error if a load balancer is about to be deleted, so guests must not change it.
 pub(super) fn check_open(there: &Balancer) -> Result<(), VendorError> {
     if !ownership::is_closed(&there.name, &there.tags) {
         return Ok(());
@@ -230,7 +231,7 @@ pub(super) fn check_open(there: &Balancer) -> Result<(), VendorError> {
     Err(kit::invalid("spec.load_balancer_id", text))
 }
 
-/// Returns the steps that delete listeners and pools by name and tags. A pool that a listener of another user needs stays.
+/// Returns the steps that delete the listeners and pools for which `is_own` is true. A pool stays if a remaining listener uses it.
 pub(super) fn own_parts(
     observed: &LoadBalancerRecord<Detail>,
     is_own: impl Fn(&str, &[String]) -> bool,
@@ -250,8 +251,9 @@ pub(super) fn own_parts(
     steps
 }
 
-/// Returns the steps that pass addresses to the last user from the owner's namespace: the addresses that the owner left, and those without
-/// a record. If the load balancer is deleted but an address remains, this user's deletion still finds the address by its new record.
+/// Returns the steps that pass addresses to the last user from the owner's namespace. These are the addresses that the owner left, and
+/// those without a record. If an address remains after the load balancer is deleted, the deletion by this user still finds the address by
+/// its new record.
 pub(super) fn inheritance(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     let Some((balancer, key)) = observed.detail.balancer.as_ref().zip(observed.summary.key.as_ref()) else {
         return Vec::new();
@@ -262,8 +264,8 @@ pub(super) fn inheritance(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     others.filter_map(|ip| entrusted(ip, &user)).collect()
 }
 
-/// Returns the steps that undo [`inheritance`]. They are needed if the leaving user got these addresses as the last user, and another owner
-/// has started to use the load balancer since then.
+/// Returns the steps that undo [`inheritance`]. They are needed if the leaving user got these addresses as the last user, but another
+/// Service has used the load balancer since.
 ///
 /// The owner gets the addresses back, even if it no longer needs the load balancer. If there is no owner, a user that stays gets them.
 fn given_back(observed: &LoadBalancerRecord<Detail>, balancer: &Balancer, goes: &User) -> Vec<Step> {
@@ -283,7 +285,7 @@ fn given_back(observed: &LoadBalancerRecord<Detail>, balancer: &Balancer, goes: 
     taken.filter_map(|ip| entrusted(ip, &adopter)).collect()
 }
 
-/// Records another owner of a floating IP.
+/// Returns the step that records another owner of a floating IP.
 fn entrusted(ip: &FloatingIp, to: &User) -> Option<Step> {
     let description = Description::read(&ip.description).unwrap_or_default();
     let description = description.of_another(&to.key, &to.owner).write().ok()?;
@@ -308,7 +310,7 @@ pub(super) fn left_addresses(observed: &LoadBalancerRecord<Detail>) -> impl Iter
     })
 }
 
-/// Returns the ID that rules of security groups have for this key's share of a load balancer.
+/// Returns the ID that security group rules use for this key's share of a load balancer.
 pub(super) fn user_id(balancer: &Balancer, key: &LoadBalancerKey, role: Role) -> String {
     match role {
         Role::Owner => balancer.id.clone(),

@@ -1,5 +1,5 @@
-//! Tests of plans, which are executed on a fake cloud in memory. After each write, a new plan is computed, until no step is left. The
-//! writes must be those of the first plan.
+//! Tests of plans, which are executed on an in-memory fake of the cloud. After each write, a new plan is computed until no step is left.
+//! The writes must be those of the first plan.
 
 mod adopted;
 mod bench;
@@ -39,7 +39,7 @@ use crate::{
     step::Step,
 };
 
-/// Name of the load balancer that the former cloud controller manager gives to `shop/web`.
+/// The name that the former cloud controller manager gives to the load balancer of `shop/web`.
 const GO: &str = "kube_service_prod_shop_web";
 
 /// Returns an internal load balancer for the Service `shop/web`, with two backends.

@@ -32,10 +32,10 @@ use crate::{
     port::{Port, Transport},
 };
 
-/// Default timeouts in milliseconds. They are the same as Octavia's.
+/// The default timeouts in milliseconds. They are the same as Octavia's defaults.
 const DATA_TIMEOUT: u32 = 50_000;
 const CONNECT: u32 = 5_000;
-/// Default connection limit.
+/// The default connection limit, which means that the number is unlimited.
 const UNLIMITED: i64 = -1;
 
 /// A desired load balancer.
@@ -45,7 +45,7 @@ pub(super) struct Wanted {
     /// The floating IP. `None`: the load balancer gets none.
     pub(super) public: Option<Public>,
     pub(super) parameters: Parameters,
-    /// The tags, without hash and fence.
+    /// The tags, except the hash and the fence.
     pub(super) tags: Tags,
     pub(super) ports: BTreeMap<Port, WantedPort>,
 }
@@ -55,7 +55,7 @@ pub(super) struct Wanted {
 pub(super) struct Public {
     /// The requested address. `None`: any address.
     pub(super) address: Option<IpAddr>,
-    /// Name or ID of the network, or of one of its subnets, as the Service names it. If set, `network` is not known yet.
+    /// The name or ID of the network or of one of its subnets, as written in the Service. If set, `network` is not known yet.
     pub(super) pool: Option<String>,
     pub(super) network: Option<String>,
     pub(super) subnet: Option<String>,
@@ -92,7 +92,7 @@ impl Wanted {
         Ok(Self { vip, public, parameters, tags, ports })
     }
 
-    /// Translates the desired state of a share of a load balancer, which consists only of its ports.
+    /// Translates the desired state of a Service that only shares a load balancer. This state consists only of the Service's ports.
     pub(super) fn shared(desired: &DesiredLoadBalancer, site: &Site<'_>) -> Result<Self, VendorError> {
         let parameters = Parameters::read(&desired.spec.parameters)?;
         let ports = ports(desired, &parameters, site)?;
@@ -120,7 +120,7 @@ fn public(spec: &contract::LoadBalancerSpec, parameters: &Parameters, site: &Sit
     let address = asked.into_iter().find(IpAddr::is_ipv4);
     let subnet = parameters.floating_subnet.as_ref();
     if !spec.address_pool.is_empty() {
-        // The configured subnet may be in another network than the pool of the Service.
+        // The configured subnet may be in a network other than the pool of the Service.
         let pool = Some(spec.address_pool.clone());
         return Some(Public { address, pool, network: None, subnet: subnet.cloned() });
     }
@@ -135,7 +135,7 @@ struct Ports<'a> {
     allowed: Vec<IpNet>,
     affinity: Option<&'a contract::SessionAffinity>,
     check: contract::HealthCheck,
-    /// Whether any port uses TCP.
+    /// Whether at least one port uses TCP.
     has_tcp: bool,
     hosts: Hosts,
 }
@@ -182,12 +182,12 @@ impl<'a> Ports<'a> {
         Ok((port, WantedPort { protocol, settings: self.settings(protocol, listener)?, pool }))
     }
 
-    /// Returns the health monitor of a port's pool, and the port that the monitor probes. `None` for the port: the monitor probes the
-    /// member's own port.
+    /// Returns the health monitor of a port's pool, and the port that the monitor probes. If the second value is `None`, the monitor probes
+    /// the member's own port.
     ///
-    /// Old versions of Octavia can probe a member of a UDP pool only with a UDP packet to the member's own port. This probe is accepted as
-    /// a substitute if the Service also has a TCP port. HTTP checks have no substitute: they exclude nodes without pods, and such nodes
-    /// neither answer nor refuse a UDP packet.
+    /// Old versions of Octavia can probe a member of a UDP pool only with a UDP packet to the member's own port. The adapter accepts this
+    /// probe as a substitute if the Service also has a TCP port. HTTP checks have no substitute. They exclude nodes without pods, and such
+    /// nodes neither answer nor refuse a UDP packet.
     fn probe(&self, port: Port) -> Result<(Option<NewMonitor>, Option<u16>), VendorError> {
         let monitor = checks::monitor(&self.check, port)?;
         let by_another = |one: &NewMonitor| port.transport == Transport::Udp && one.kind != checks::OF_UDP;
@@ -242,7 +242,7 @@ impl<'a> Ports<'a> {
         }
     }
 
-    /// Returns the protocol of a pool. Source: Octavia, valid combinations of listener and pool protocols.
+    /// Returns the protocol of a pool. Source: Octavia's table of valid combinations of listener and pool protocols.
     fn pool_protocol(
         &self,
         of: &'static str,
@@ -279,7 +279,7 @@ impl<'a> Ports<'a> {
         Err(unsupported("algorithm", &format!("the provider supports only {}", words.join(", "))))
     }
 
-    /// Returns the session affinity. For TCP, Octavia forgets a client only when its table is full, whatever the timeout is.
+    /// Returns the session affinity. For TCP, Octavia ignores the timeout: it forgets a client only when its table is full.
     fn persistence(&self, transport: Transport) -> Result<Option<NewPersistence>, VendorError> {
         let Some(affinity) = self.affinity else { return Ok(None) };
         let persistence_timeout = match transport {

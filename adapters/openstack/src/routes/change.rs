@@ -1,9 +1,9 @@
 //! Changes routes: reads the ports of the next hops, allows their servers to send from the pod CIDRs, changes the router, and removes
 //! address pairs that no route needs.
 //!
-//! A route is added after its server may send from the pod CIDR, and removed before that permission is removed, so that a route always has
-//! its address pair. After an interruption the next reconcile repeats the change; at worst, an address pair remains after its route was
-//! removed, and an unneeded pair does not drop packets.
+//! A route is added only after its server may send from the pod CIDR. It is removed before that permission is removed, so a route always
+//! has its address pair. After an interruption, the next reconcile repeats the change. At worst, an address pair remains after its route
+//! was removed, and an unneeded pair does not drop packets.
 
 use std::collections::BTreeMap;
 
@@ -28,16 +28,17 @@ use crate::{
 const UNPAIR_TRIES: usize = 2;
 
 type Change = Result<Option<Route>, VendorError>;
-/// Errors of ports, by port ID or by next hop.
+/// The errors of ports, keyed by port ID or by next hop.
 type Failed = BTreeMap<String, VendorError>;
 
 impl OpenStackDriver {
     /// Changes routes and returns one result for each change, removals first.
     ///
-    /// Cost: one read for the router and the servers of new routes; one read for the servers of removed routes, two if another client
-    /// changes their ports; one write for each port that changes, before and after; one write for all removals, and one for all additions.
-    /// If Neutron refuses additions without naming a route, halves are tried; if the quota is exceeded, one read counts the routes. The
-    /// first call also reads Neutron's extensions. Without `extraroute-atomic`, each of the last two writes is a read and a write.
+    /// Calls: one read for the router and the servers of new routes. One read for the servers of removed routes, or two if another client
+    /// changes their ports. One write for each changed port, before and after the change of the router. One write for all removals, and one
+    /// for all additions. If Neutron refuses additions without naming a route, halves are tried; if the quota is exceeded, one read counts
+    /// the routes. The first call also reads Neutron's extensions. Without `extraroute-atomic`, each of the two writes to the router
+    /// becomes a read and a write.
     pub(crate) async fn change_routes(
         &self,
         session: &Session,
@@ -68,7 +69,7 @@ impl OpenStackDriver {
             let port = table.port_at(&route.nexthop);
             port.and_then(|port| failed.get(&port.id)).map_or(Ok(()), |error| Err(error.clone()))
         };
-        // If a route is only removed and added again because its address pair was missing, the router does not change.
+        // A route that is removed and added again only because its address pair was missing does not change in the router.
         let is_back = |route: &ExtraRoute| add.iter().any(|new| new.is(route));
         let going: Vec<ExtraRoute> = remove.iter().filter(|route| !is_back(route)).cloned().collect();
         let removed = self.remove(session, can, &going).await;
@@ -166,8 +167,8 @@ impl OpenStackDriver {
         Ok(failed)
     }
 
-    /// Removes the address pairs of deleted routes, and returns errors by next hop. If another client has changed a port, tries again,
-    /// because no later reconcile removes the pairs. `near`: ports, including the router's own.
+    /// Removes the address pairs of deleted routes, and returns errors by next hop. No later reconcile removes these pairs, so a port that
+    /// another client has changed is tried again. `near`: ports, including the router's own.
     ///
     /// Cost: one or two vendor reads if any route was removed; one write for each port with a pair that no route needs.
     async fn unpair(
@@ -227,9 +228,9 @@ impl OpenStackDriver {
         failed
     }
 
-    /// Adds routes and returns one result for each. A call that Neutron refuses has no effect. Then the routes of this call are split into
-    /// halves, which are tried separately, until it is clear which routes are invalid, or how many fit into the quota. `halt`: error with
-    /// which all remaining routes are refused without being sent.
+    /// Adds routes and returns one result for each. If Neutron refuses a call, none of its routes is added. The routes are then split into
+    /// halves, which are tried separately. This shows which routes are invalid, or how many routes fit into the quota. `halt`: the error
+    /// for all remaining routes, which are not sent.
     async fn lay(
         &self,
         session: &Session,
@@ -238,7 +239,7 @@ impl OpenStackDriver {
         mut halt: Option<VendorError>,
     ) -> Vec<Result<(), VendorError>> {
         let mut results = Vec::with_capacity(routes.len());
-        // A stack: the part that was pushed last is tried next.
+        // A stack of route lists: the list that was pushed last is tried next.
         let mut parts = vec![routes];
         while let Some(part) = parts.pop() {
             let done = match &halt {
@@ -278,8 +279,8 @@ impl OpenStackDriver {
         self.replace(session, &[], routes).await.map(drop)
     }
 
-    /// Removes routes from the router. Returns the remaining routes, if there were any to remove and Neutron returns them. Cost: one vendor
-    /// write if there are any to remove.
+    /// Removes routes from the router. Returns the remaining routes if Neutron returns them; `None` if there was no route to remove. Cost:
+    /// one vendor write if there are routes to remove.
     async fn remove(
         &self,
         session: &Session,
@@ -313,7 +314,7 @@ impl OpenStackDriver {
         Ok(there.routes)
     }
 
-    /// Adds the number of routes to a quota error, because Neutron does not report it.
+    /// Adds the router's current number of routes to a quota error, because Neutron does not report this number.
     async fn full(&self, session: &Session, error: VendorError) -> VendorError {
         let Ok(router) = self.routes.router() else { return error };
         let Ok(there) = self.client.show_router(session, router).await else { return error };
@@ -331,12 +332,12 @@ fn route_of(Addition { route, provider_id }: Addition) -> Route {
     table::contract_route(&route, provider_id, RouteState::Active)
 }
 
-/// Whether the refusal of several routes may be caused by a few of them.
+/// Returns whether only a few of several routes may have caused Neutron to refuse all of them.
 fn divides(error: &VendorError) -> bool {
     error.fault == Fault::Quota || error.code.as_deref() == Some("InvalidRoutes")
 }
 
-/// Returns the error that a server may still send from the CIDR of a removed route.
+/// Returns an error that says that a server may still send from the CIDR of a removed route.
 fn still_sends(error: VendorError) -> VendorError {
     let message = format!(
         "the route was removed, but the server may still send packets from the route's destination: {}",

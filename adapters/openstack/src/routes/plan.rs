@@ -39,8 +39,8 @@ pub(super) fn machine_of(route: &WantedRoute, region: &str) -> Result<String, Ve
     }
 }
 
-/// Returns the route for the router. Checks the next hop: Neutron refuses all routes of a call if one next hop is unreachable, and accepts
-/// an IPv6 next hop for an IPv4 network.
+/// Returns the route for the router. Checks the next hop, because Neutron does not check it well enough. If one next hop is unreachable,
+/// Neutron refuses all routes of the call; it accepts an IPv6 next hop for an IPv4 network.
 pub(super) fn addition(
     route: &WantedRoute,
     server: &str,
@@ -88,7 +88,7 @@ pub(super) fn missing_pairs<'a>(add: &[&ExtraRoute], table: &Table<'a>) -> Vec<P
     changed_ports(ports)
 }
 
-/// Returns ports without the address pairs of removed routes: one change for each port. A pair that another route needs stays.
+/// Returns the ports without the address pairs of removed routes, one change for each port. A pair that another route needs stays.
 pub(super) fn spare_pairs<'a>(
     gone: &[ExtraRoute],
     stay: &[ExtraRoute],
@@ -111,7 +111,7 @@ fn changed_ports<'a>(ports: BTreeMap<&str, PairChange<'a>>) -> Vec<PairChange<'a
     ports.into_values().filter(|change| change.pairs != change.port.allowed_address_pairs).collect()
 }
 
-/// Returns the list of routes, without the removed and with the added ones.
+/// Returns the list of routes after the removals and additions.
 pub(super) fn changed(there: &[ExtraRoute], remove: &[ExtraRoute], add: &[ExtraRoute]) -> Vec<ExtraRoute> {
     let stays = |route: &&ExtraRoute| !remove.iter().any(|gone| gone.is(route));
     let mut routes: Vec<ExtraRoute> = there.iter().filter(stays).cloned().collect();

@@ -17,10 +17,10 @@ use crate::{
 /// Prefix of the field `device_owner` of a server's port; the zone follows. Source: Nova.
 const MACHINE: &str = "compute:";
 
-/// The ports in the router's subnets, by address.
+/// The ports in the router's subnets, keyed by address.
 pub(super) struct Table<'a> {
     at: BTreeMap<IpAddr, &'a Port>,
-    /// Addresses by server, in the order that Neutron returns.
+    /// The addresses of each server, keyed by server, in the order in which Neutron returns them.
     of: BTreeMap<&'a str, Vec<IpAddr>>,
 }
 
@@ -49,7 +49,7 @@ impl<'a> Table<'a> {
         self.at.get(&address.parse().ok()?).copied()
     }
 
-    /// Returns the addresses by which the router reaches a server. `None`: the router does not reach the server.
+    /// Returns the addresses at which the router reaches a server. `None`: the router does not reach the server.
     pub(super) fn addresses_of(&self, server: &str) -> Option<&[IpAddr]> {
         self.of.get(server).map(Vec::as_slice)
     }

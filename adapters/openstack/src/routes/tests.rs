@@ -17,7 +17,7 @@ use crate::{
 const SUBNET: &str = "040796b5-d3b2-4990-8c6b-f61909df152a";
 const SUBNET_V6: &str = "0eb3f211-1f6a-4061-93c0-887321f178a0";
 
-/// Starts a cloud with a router, and with servers `server-1` and following at 10.20.0.1x and fd20::1x.
+/// Starts a cloud with a router and servers. The servers `server-1`, `server-2` and so on have the addresses 10.20.0.1x and fd20::1x.
 async fn cloud(machines: usize) -> (FakeCloud, OpenStackDriver) {
     let cloud = FakeCloud::start().await;
     let address = |subnet: &str, ip: String| json!({ "subnet_id": subnet, "ip_address": ip });
@@ -314,7 +314,7 @@ async fn foreign_routes_are_kept_without_atomic_changes() {
 async fn concurrent_port_change_delays_only_its_routes() {
     let (cloud, driver) = cloud(2).await;
     let ours = |n: usize| wanted(&format!("10.244.{n}.0/24"), &format!("server-{n}"), "");
-    // After this, Neutron's extensions are known.
+    // After this call, the driver knows Neutron's extensions.
     change(&driver, &[], &[]).await;
     let ports = json!({ "ports": cloud.store().ports.clone() });
     let faster = json!({ "NeutronError": {

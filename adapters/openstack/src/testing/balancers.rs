@@ -1,4 +1,4 @@
-//! For tests: a fake load balancer of Octavia, which clients read, tag and delete by its ID.
+//! A fake load balancer of Octavia for tests. Clients read, tag and delete it by its ID.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ const LISTENERS: &str = "/load-balancer/v2/lbaas/listeners";
 
 type Lists = BTreeMap<String, (&'static str, Vec<Value>)>;
 
-/// Returns the answer, if the request is for a listed load balancer.
+/// Returns the answer if the request is for a listed load balancer.
 pub(super) fn answer(lists: &mut Lists, method: &Method, path: &str, body: &Bytes) -> Option<Response> {
     let id = path.strip_prefix(ALL)?.strip_prefix('/')?;
     let listeners = lists.get(LISTENERS).map(|(_, all)| all.clone()).unwrap_or_default();

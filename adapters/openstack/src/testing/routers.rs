@@ -1,4 +1,4 @@
-//! For tests: Neutron's answers about routers, as recorded from version 29.
+//! Neutron's answers about routers, for tests. They were recorded from version 29.
 
 use axum::{
     body::Bytes,
@@ -36,7 +36,7 @@ impl Default for Routers {
 }
 
 impl Routers {
-    /// Returns the answer, if the request is for routers or writes a port.
+    /// Returns the answer if the request is for routers or writes a port.
     pub(super) fn answer(
         &mut self,
         ports: &mut [Value],
@@ -101,7 +101,7 @@ impl Routers {
     }
 }
 
-/// Changes the port's groups or address pairs. Sets the port's MAC address in the pairs, as Neutron does.
+/// Changes the port's security groups or address pairs. Adds the port's MAC address to the pairs, as Neutron does.
 fn changed(port: &mut Value, revision: Option<&str>, body: &Value) -> Response {
     let current = port["revision_number"].as_u64().unwrap_or_default();
     if revision != Some(&format!("revision_number={current}")) {

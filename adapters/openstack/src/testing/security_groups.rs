@@ -1,4 +1,5 @@
-//! For tests: Neutron's answers about security groups, as recorded from version 29. Listings work as for all collections.
+//! Neutron's answers about security groups, for tests. They were recorded from version 29. Listings are answered as for all other
+//! collections.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +10,13 @@ use super::{PROJECT, answer_with};
 
 /// Path of the collection of groups.
 pub(crate) const GROUPS: &str = "/network/v2.0/security-groups";
-/// Time of creation of all groups. Neutron copies an operator's default rules into each new group.
+/// The creation time of all groups and default rules. Neutron copies an operator's default rules into each new group.
 pub(crate) const MADE_AT: &str = "2026-11-22T03:00:00Z";
 const RULES: &str = "/network/v2.0/security-group-rules";
 
 type Lists = BTreeMap<String, (&'static str, Vec<Value>)>;
 
-/// Returns the answer, if the request is for groups, but not for a listing.
+/// Returns the answer if the request is for groups but is not a listing.
 pub(super) fn answer(
     lists: &mut Lists,
     ports: &[Value],
@@ -73,7 +74,7 @@ pub(super) fn answer(
     })
 }
 
-/// Creates all given rules or none.
+/// Creates either all given rules or none of them.
 fn add(groups: &mut [Value], body: &Value) -> Response {
     const SAME: [&str; 7] = [
         "direction",

@@ -17,12 +17,12 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::requests::context;
 
-/// Time limit for every wait, long enough for a busy host.
+/// The time limit for every wait. It is long enough for a busy host.
 const TIMEOUT: Duration = Duration::from_mins(2);
 const TICK: Duration = Duration::from_millis(50);
 /// A queue that has not changed for this long has reached its maximum.
 const SETTLED: Duration = Duration::from_secs(5);
-/// The calls that must wait, and their rate, which is almost zero. Listings continue.
+/// The calls that must wait, and their rate, which is almost zero. Listings are not slowed down.
 const WAITING: &str = "loadbalancer:CreateLoadBalancer";
 const SLOW: f64 = 0.01;
 
@@ -44,7 +44,7 @@ pub(crate) struct Memory {
 }
 
 impl Adapter {
-    /// Starts an adapter without limits, and waits until it has passed its self-check.
+    /// Starts an adapter whose rate limits are too high to matter, and waits until it has passed its self-check.
     pub(crate) async fn start(cloud: &str) -> anyhow::Result<Self> {
         let directory = tempfile::tempdir()?;
         let config = directory.path().join("config.yaml");
@@ -71,17 +71,17 @@ impl Adapter {
         Ok(adapter)
     }
 
-    /// The connection that all callers share.
+    /// Returns the connection that all callers share.
     pub(crate) fn channel(&self) -> Channel {
         self.channel.clone()
     }
 
-    /// Opens a separate connection, because each connection takes a limited number of requests.
+    /// Opens a separate connection, because each connection carries only a limited number of concurrent requests.
     pub(crate) fn connect(&self) -> anyhow::Result<Channel> {
         Ok(Endpoint::try_from(self.grpc.clone())?.connect_lazy())
     }
 
-    /// Changes the limits so that almost no load balancers are created, and the calls for creations wait.
+    /// Changes the limits so that almost no load balancers are created, and the calls that create them wait.
     pub(crate) async fn slow_down(&self) -> anyhow::Result<()> {
         fs::write(&self.config, limits(SLOW, 1))?;
         let slow = async {
@@ -93,7 +93,7 @@ impl Adapter {
         within_timeout("the adapter to load its configuration", slow).await?
     }
 
-    /// Number of queued calls that create load balancers, once it no longer grows.
+    /// Returns the number of queued calls that create load balancers, once this number no longer grows.
     pub(crate) async fn queued(&self) -> anyhow::Result<u64> {
         let settled = async {
             let mut queued = 0;
@@ -122,12 +122,12 @@ impl Adapter {
         Ok(Memory { resident: field("VmRSS:")?, peak: field("VmHWM:")? })
     }
 
-    /// Processor time of all threads so far. Source: the kernel's documentation, `scheduler/sched-stats.rst`.
+    /// Returns the processor time that all threads have used so far. Source: the kernel's documentation, `scheduler/sched-stats.rst`.
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
         let id = self.child.id().context("the adapter has ended")?;
         let mut nanos = 0;
         for thread in fs::read_dir(format!("/proc/{id}/task"))? {
-            // Idle threads end after some time.
+            // An idle thread ends after some time, so its file may be gone.
             let Ok(counts) = fs::read_to_string(thread?.path().join("schedstat")) else { continue };
             let spent = counts.split_whitespace().next().context("schedstat is empty")?;
             nanos += spent.parse::<u64>()?;
@@ -155,7 +155,7 @@ impl Adapter {
     }
 }
 
-/// The listen address from the adapter's log.
+/// Reads the listen address from the adapter's log.
 async fn address(log: &mut Lines<BufReader<ChildStderr>>) -> anyhow::Result<String> {
     let mut said = String::new();
     while let Some(line) = log.next_line().await? {

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 /// The cluster that owns all objects.
 pub(crate) const CLUSTER: &str = "c-1";
 
-/// A running cloud. Dropping this value ends it.
+/// A running simulated cloud. Dropping this value ends it.
 pub(crate) struct BenchCloud {
     pub(crate) url: String,
     client: Client,
@@ -20,7 +20,7 @@ pub(crate) struct BenchCloud {
 }
 
 impl BenchCloud {
-    /// A cloud with this many instances that completes all changes at once.
+    /// Starts a cloud with this number of instances. The cloud completes all changes at once.
     pub(crate) async fn start(machines: u32) -> anyhow::Result<Self> {
         let project = Project { account: "sim".into(), project: "bench".into(), region: "sim-1".into() };
         let listener = TcpListener::bind("127.0.0.1:0").await.context(
@@ -42,7 +42,7 @@ impl BenchCloud {
         Ok(started)
     }
 
-    /// Creates load balancers with two ports, in the state in which an adapter leaves them.
+    /// Creates load balancers with two ports, in the same state as an adapter creates them.
     pub(crate) async fn load_balancers(
         &self,
         count: u32,

@@ -1,4 +1,4 @@
-//! Measures a whole adapter, which runs as a separate process with a large simulated cloud.
+//! Measures a whole adapter, which runs as a separate process against a large simulated cloud.
 
 #![expect(clippy::disallowed_methods, reason = "the benchmark measures real time")]
 
@@ -17,7 +17,7 @@ const INSTANCES: u32 = 10_000;
 const LOAD_BALANCERS: u32 = 1_000;
 /// Number of nodes behind each port of a load balancer.
 const BACKENDS: u32 = 100;
-/// Number of new Services while the vendor accepts no calls: each Service needs one call.
+/// The number of new Services while the vendor accepts no calls. Each Service needs one call.
 const WAITING: u32 = 8_192;
 /// Ports and nodes of the largest Service that a controller accepts, with 20,000 members.
 const PORTS: u32 = 4;
@@ -25,7 +25,7 @@ const NODES: u32 = 5_000;
 /// Number of references in one request, and number of requests.
 const REFERENCES: u32 = 500;
 const QUESTIONS: u32 = 2_000;
-/// Pause before a measurement; longer than the work that remains after an answer.
+/// The pause before a measurement. It is longer than the work that continues after an answer.
 const REST: Duration = Duration::from_millis(1);
 
 const MEMORY: u64 = 160 * MIB;
@@ -80,8 +80,8 @@ async fn largest(cloud: &BenchCloud) -> anyhow::Result<Row> {
     Ok(Row::new("P17", what, mib(peak)).promised(format!("<= {}", mib(LIMIT)), peak <= LIMIT))
 }
 
-/// Measures how long the adapter takes to answer from memory: its processor time, and the elapsed time, which includes the client's work
-/// and other programs.
+/// Measures how long the adapter takes to answer from memory. One value is its processor time. The other value is the elapsed time, which
+/// includes the client's work and other programs.
 async fn answers(adapter: &Adapter) -> anyhow::Result<Vec<Row>> {
     let (mut took, mut spent) = (Vec::new(), Vec::new());
     for question in 0..QUESTIONS + QUESTIONS / 10 {
@@ -93,13 +93,13 @@ async fn answers(adapter: &Adapter) -> anyhow::Result<Vec<Row>> {
     let mut before = adapter.cpu()?;
     for question in 0..QUESTIONS {
         requests::ask(adapter, requests::references(question, REFERENCES, INSTANCES)).await?;
-        // The kernel counts the time of a thread when the thread becomes idle.
+        // The kernel adds to the counted time of a thread when the thread becomes idle.
         tokio::time::sleep(REST).await;
         let after = adapter.cpu()?;
         spent.push(after.saturating_sub(before));
         before = after;
     }
-    // The first requests open connections and fill caches.
+    // The first requests are left out, because they open connections and fill caches.
     let (took, spent) = (Sorted::new(took.split_off(took.len() / 11)), Sorted::new(spent));
     let what = format!("answer for {REFERENCES} references from the snapshot");
     Ok(vec![

@@ -19,7 +19,7 @@ use tonic::{Code, Streaming, transport::Channel};
 use crate::{adapter::Adapter, cloud::CLUSTER};
 
 const BACKEND_SET: &str = "nodes";
-/// Number of concurrent requests, spread over this many connections.
+/// The number of connections, and the number of concurrent requests on each connection.
 const CONNECTIONS: usize = 16;
 const PER_CONNECTION: usize = 64;
 
@@ -32,7 +32,7 @@ pub(crate) fn context() -> RequestContext {
     }
 }
 
-/// Builds requests with different instances in each.
+/// Builds a request. Each request names different instances.
 pub(crate) fn references(question: u32, count: u32, instances: u32) -> BatchGetInstancesRequest {
     let machine =
         |number: u32| (question.wrapping_mul(613).wrapping_add(number.wrapping_mul(19))) % instances + 1;
@@ -52,7 +52,7 @@ pub(crate) async fn ask(adapter: &Adapter, request: BatchGetInstancesRequest) ->
     Ok(())
 }
 
-/// Requests new load balancers with all priorities, and waits for the first answers only.
+/// Requests new load balancers with all priorities, and waits only for the first answers.
 pub(crate) async fn order_all(
     adapter: &Adapter,
     count: u32,
@@ -66,7 +66,7 @@ pub(crate) async fn order_all(
         let request = wanted(&format!("new-{number}"), *priority, 80..=81);
         match balancers(channel).ensure_load_balancer(request).await {
             Ok(_) => anyhow::Ok(()),
-            // The queue has reached its maximum.
+            // The queue is full.
             Err(status) if status.code() == Code::ResourceExhausted => Ok(()),
             Err(status) => Err(status.into()),
         }
@@ -143,7 +143,7 @@ async fn put_backends(adapter: &Adapter, machines: RangeInclusive<u32>) -> anyho
     Ok(())
 }
 
-/// Builds an IPv4 request with several ports.
+/// Builds a request for an IPv4 load balancer with several ports.
 fn wanted(name: &str, priority: Priority, ports: RangeInclusive<u32>) -> EnsureLoadBalancerRequest {
     let listener = |port: u32| Listener {
         protocol: Protocol::Tcp.into(),

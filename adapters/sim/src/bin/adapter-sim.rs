@@ -26,7 +26,7 @@ struct Args {
 /// The value of `--break`.
 #[derive(Clone, Copy, Debug)]
 enum Mistake {
-    /// List the faults.
+    /// Lists the faults.
     Help,
     Make(Fault),
 }

@@ -51,8 +51,7 @@ impl BrokenDriver {
         self.fault == fault
     }
 
-    /// Whether the faulty driver withholds this tag in this step. The faulty driver writes such a tag only in the last step of a plan, or
-    /// never.
+    /// Returns whether the faulty driver withholds this tag in this step. Such a tag is written only in the last step of a plan, or never.
     fn keeps(&self, tag: &str, last: bool) -> bool {
         match self.fault {
             Fault::HashInMemory => ownership::is_hash(tag),
@@ -62,7 +61,7 @@ impl BrokenDriver {
         }
     }
 
-    /// Stores the withheld tags, and returns those to write.
+    /// Stores the withheld tags, and returns the tags to write.
     fn held_back(&self, name: &str, tags: &Tags, last: bool) -> Tags {
         let (kept, sent): (Tags, Tags) = tags.clone().into_iter().partition(|(tag, _)| self.keeps(tag, last));
         if !kept.is_empty() {
@@ -81,7 +80,7 @@ impl BrokenDriver {
         request
     }
 
-    /// The step with the fault applied.
+    /// Returns the step with the fault applied.
     fn bent(&self, step: &Step) -> Result<Step, VendorError> {
         Ok(match step {
             Step::CreateLoadBalancer(request) => Step::CreateLoadBalancer(self.create(request).into()),
@@ -151,7 +150,7 @@ impl BrokenDriver {
         route
     }
 
-    /// Delays all other steps until no create is pending. Creates that fail temporarily stay pending.
+    /// Delays all other steps until no create is pending. A create that fails temporarily remains pending.
     async fn in_line(&self, session: &Session, step: &Step) -> Result<Outcome, VendorError> {
         let Step::CreateLoadBalancer(request) = step else {
             while self.memory.notes().creates.values().any(|since| since.elapsed() < TIMEOUT) {
@@ -168,7 +167,7 @@ impl BrokenDriver {
         made
     }
 
-    /// Whether the ports differ, in which case the faulty driver recreates the load balancer.
+    /// Returns whether the ports differ. If they do, the faulty driver recreates the load balancer.
     fn other_ports(desired: &DesiredLoadBalancer, observed: &Record) -> bool {
         let there: BTreeSet<u32> = observed.detail.listeners.iter().map(|one| one.port.into()).collect();
         let wanted: BTreeSet<u32> = desired.spec.listeners.iter().map(|one| one.port).collect();

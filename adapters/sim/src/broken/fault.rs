@@ -1,4 +1,4 @@
-//! The faults, by name.
+//! The faults and their names.
 
 use std::fmt;
 
@@ -39,13 +39,13 @@ pub enum Fault {
     NoVendorRequestId,
     /// Errors of the vendor are reported together with the token that was sent
     SecretInErrors,
-    /// Results of a batch have another order than the references
+    /// Results of a batch are not in the order of the references
     BatchOrder,
     /// An invalid reference fails the whole batch
     BadRefFailsTheBatch,
     /// Instances have no zone
     NoZone,
-    /// Gone instances come without evidence
+    /// Gone instances are reported without evidence
     GoneWithoutEvidence,
     /// Gone instances stay NOT_VISIBLE for ever
     NeverGone,
@@ -99,9 +99,9 @@ pub enum Fault {
     IgnoresFences,
     /// Deleting a load balancer that never existed is an error
     DeleteOfNothingFails,
-    /// Deletions use the vendor ID in the request, and nothing else
+    /// Deletions identify the load balancer only by the vendor ID in the request
     DeletesByIdAlone,
-    /// Deleting a load balancer that is being created answers ABSENT and does nothing
+    /// Deleting a load balancer that is being created is answered with ABSENT and does nothing
     DeleteMissesWhatIsBeingMade,
     /// A deletion that is still in progress is answered with ABSENT
     AbsentTooEarly,
@@ -115,13 +115,13 @@ pub enum Fault {
     TouchesForeign,
     /// Load balancers without owner are adopted without a request
     AdoptsUnasked,
-    /// A delta of a backend set is taken as the whole set
+    /// A delta of a backend set is treated as the whole set
     DeltaIsFull,
-    /// An unknown backend set is taken as an empty one
+    /// An unknown backend set is treated as an empty set
     UnknownSetIsEmpty,
     /// A change of members also rewrites the listeners
     MemberChangeTouchesListeners,
-    /// Another port recreates the load balancer
+    /// A changed port recreates the load balancer
     PortChangeRecreates,
     /// A change that is impossible in place recreates the load balancer without permission
     RecreatesUnasked,
@@ -171,7 +171,7 @@ pub enum Fault {
     IgnoresDeadlines,
     /// A create whose response is lost is repeated without a client token
     RetriesCreates,
-    /// New objects are expected in listings at once
+    /// New objects are expected to be in listings at once
     TrustsStaleReads,
     /// Requests that failed during a vendor outage are never retried
     GivesUpInOutages,
@@ -185,11 +185,11 @@ pub enum Fault {
     DiesOnSigterm,
     /// An invalid configuration file ends the process
     BadConfigStops,
-    /// The vendor's token is read at the start only
+    /// The vendor's token is read only at the start
     TokenReadOnce,
-    /// The serving certificate is read at the start only
+    /// The serving certificate is read only at the start
     CertificateReadOnce,
-    /// Connections never end because of their age
+    /// Connections are never closed because of their age
     EternalConnections,
 }
 
@@ -200,14 +200,14 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// A sentence that describes the fault.
+    /// Returns a sentence that describes the fault.
     #[must_use]
     pub fn sentence(self) -> String {
         let value = self.to_possible_value();
         value.and_then(|value| value.get_help().map(ToString::to_string)).unwrap_or_default()
     }
 
-    /// All faults with their descriptions, one per line.
+    /// Returns all faults with their descriptions, one per line.
     #[must_use]
     pub fn table() -> String {
         let lines = Self::value_variants().iter();

@@ -16,7 +16,7 @@ use super::Fault;
 /// Pause between two checks of the configuration file.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 
-/// The flags as the faulty adapter interprets them.
+/// Returns the flags as the faulty adapter interprets them.
 pub(crate) fn change(fault: Fault, mut options: Options) -> Options {
     if matches!(fault, Fault::AdmitsEverybody | Fault::IgnoresRoles) {
         options.security = SecurityOptions {
@@ -45,21 +45,21 @@ pub(crate) fn change(fault: Fault, mut options: Options) -> Options {
     options
 }
 
-/// Returns a path to the file that is at `path` now, even if another file replaces it later.
+/// Returns a path that always leads to the file that is at `path` now, even if another file replaces it later.
 fn as_it_is(path: &Path) -> PathBuf {
-    // An error is reported when the adapter reads the file. The descriptor stays open until the process ends.
+    // If the file cannot be opened, the adapter reports the error when it reads the file. The descriptor stays open until the process ends.
     let open = File::open(path).map(IntoRawFd::into_raw_fd);
     open.map_or_else(|_error| path.to_owned(), |file| format!("/dev/fd/{file}").into())
 }
 
-/// Whether the flags require callers to authenticate.
+/// Returns whether the flags require callers to authenticate.
 pub(crate) fn callers_prove(options: &Options) -> bool {
     let SecurityOptions { authentication, tls_cert, tls_ca_cert, .. } = &options.security;
     let usual = tls_cert.is_some() || tls_ca_cert.is_some();
     authentication.map_or(usual, |kind| kind != AuthenticationKind::None)
 }
 
-/// Ends the process on an event that it should survive. Must be called inside a tokio runtime.
+/// Ends the process on an event that a correct process survives. Must be called inside a tokio runtime.
 pub(crate) fn follow(fault: Fault, options: &Options) -> std::io::Result<()> {
     if fault == Fault::DiesOnSigterm {
         let mut term = signal(SignalKind::terminate())?;

@@ -42,7 +42,7 @@ impl Front {
         Self { fault, memory, good }
     }
 
-    /// Builds the router: the faulty services, and all other services unchanged.
+    /// Builds the router with the faulty services. All other services are unchanged.
     pub(super) fn routes(self) -> Routes {
         let mut routes = Routes::new(AdapterServiceServer::new(self.clone()))
             .add_service(InstanceServiceServer::new(self.clone()))
@@ -77,7 +77,7 @@ impl Front {
         RouteServiceClient::new(self.good.clone())
     }
 
-    /// Changes every request.
+    /// Applies the faults that concern every request: changes the request, or refuses it.
     fn admit<T>(
         &self,
         request: &mut Request<T>,
@@ -119,7 +119,7 @@ impl Front {
     }
 }
 
-/// A request with another message from the same caller, without a deadline.
+/// Returns a request with another message from the same caller, but without a deadline.
 fn beside<T, U>(request: &Request<T>, message: U) -> Request<U> {
     let mut other = Request::from_parts(request.metadata().clone(), request.extensions().clone(), message);
     other.metadata_mut().remove("grpc-timeout");

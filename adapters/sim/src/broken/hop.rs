@@ -1,4 +1,4 @@
-//! An HTTP hop between driver and vendor that sends additional requests.
+//! An HTTP hop between the driver and the vendor. It sends additional requests.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -22,7 +22,7 @@ pub(crate) struct Hop {
     client: reqwest::Client,
 }
 
-/// A request that can be sent several times.
+/// A request that the hop can send several times.
 struct Call {
     method: Method,
     path: String,
@@ -31,7 +31,7 @@ struct Call {
 }
 
 impl Hop {
-    /// Listens on a free loopback port until the process ends.
+    /// Starts a hop that listens on a free loopback port until the process ends.
     #[expect(clippy::disallowed_methods, reason = "a call without a budget is the injected fault")]
     pub(crate) async fn start(fault: Fault, cloud: Uri) -> anyhow::Result<Uri> {
         let client = reqwest::Client::builder().no_proxy().retry(reqwest::retry::never()).build()?;

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::{simcloud::model::Tags, step::Port};
 
-/// A load balancer's cluster and owner.
+/// The cluster and the owner of a load balancer.
 pub(crate) type Key = (String, String);
 
 pub(crate) fn key(key: &LoadBalancerKey) -> Key {
@@ -28,11 +28,11 @@ pub(crate) struct Memory {
     notes: Mutex<Notes>,
 }
 
-/// Each field is used by one or two faults. The key of each entry (a key, ID or destination) belongs to one cluster, so that concurrent
-/// requests for other clusters are not affected.
+/// The state of the faults. Each field is used by one or two faults. Each entry is keyed by a load balancer's key, an ID or a destination.
+/// The key belongs to one cluster, so concurrent requests for other clusters are not affected.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
-    /// Load balancers with at least one Ensure.
+    /// The load balancers that received at least one Ensure.
     pub(crate) seen: BTreeSet<Key>,
     /// Load balancers with an Ensure in progress.
     pub(crate) busy: BTreeSet<Key>,
@@ -46,27 +46,27 @@ pub(crate) struct Notes {
     pub(crate) finished: BTreeMap<Key, u64>,
     /// Load balancers whose Ensure failed during an outage of the vendor.
     pub(crate) given_up: BTreeSet<Key>,
-    /// The owner's UID in the first request, by cluster, namespace and name.
+    /// The owner's UID in the first request, keyed by cluster, namespace and name.
     pub(crate) owners: BTreeMap<(String, String, String), String>,
-    /// Instances that existed, by provider ID.
+    /// The instances that existed, keyed by provider ID.
     pub(crate) instances: BTreeSet<String>,
-    /// The instances that existed before, and were missing in the last listing, which was empty.
+    /// The instances that existed before the last listing, but were missing in it because it was empty.
     pub(crate) vanished: BTreeSet<String>,
     /// The owner's name in the first request.
     pub(crate) names: BTreeMap<Key, String>,
-    /// Stored answers, by request.
+    /// The stored answers, keyed by request.
     pub(crate) answers: BTreeMap<Vec<u8>, EnsureLoadBalancerResponse>,
-    /// Load balancers that a request named, by ID.
+    /// The load balancers that a request named, keyed by ID.
     pub(crate) claims: BTreeMap<String, LoadBalancerKey>,
-    /// Routes that a request named, by destination.
+    /// The routes that a request named, keyed by destination.
     pub(crate) routes: BTreeMap<String, RouteKey>,
     /// The pod CIDRs of clusters.
     pub(crate) networks: BTreeSet<IpNet>,
-    /// Tags that a correct adapter would have written to the cloud, by the load balancer's ID or name.
+    /// The tags that a correct adapter would have written to the cloud, keyed by the load balancer's ID or name.
     pub(crate) tags: BTreeMap<String, Tags>,
-    /// The listener of each pool, with its port.
+    /// The listener of each pool, and the port of that listener.
     pub(crate) listeners: BTreeMap<String, (String, Port)>,
-    /// Pools whose listener was updated without need.
+    /// The pools whose listener was updated unnecessarily.
     pub(crate) touched: BTreeSet<String>,
     /// Whether the flags require callers to authenticate.
     pub(crate) callers_prove: bool,
@@ -75,7 +75,7 @@ pub(crate) struct Notes {
 }
 
 impl Memory {
-    /// A different number on each call.
+    /// Returns a different number on each call.
     pub(crate) fn count(&self) -> u64 {
         self.count.fetch_add(1, Ordering::Relaxed)
     }

@@ -20,7 +20,7 @@ fn answer(status: u16, headers: &[(&'static str, &'static str)], body: &str) -> 
     response
 }
 
-/// A response in simcloud's format.
+/// Returns an error response in simcloud's format.
 fn refused(status: u16, code: &str) -> VendorResponse {
     let body = json!({ "code": code, "message": "why", "details": {}, "request_id": "req-000007" });
     answer(status, &[("x-request-id", "req-000007"), ("retry-after", "7")], &body.to_string())

@@ -14,7 +14,7 @@ use crate::{
     step::{RouteBatch, Step},
 };
 
-/// Uses the smallest number of calls. Removals come first, because a new route may replace a removed one.
+/// Returns the smallest number of calls. Removals come first, because a new route may replace a removed one.
 pub(crate) fn plan_routes(changes: &RouteChanges, region: &str) -> Vec<Step> {
     let mut batches = vec![RouteBatch::default()];
     for id in &changes.remove {

@@ -31,7 +31,7 @@ use crate::{
 
 type Record = LoadBalancerRecord<LoadBalancer>;
 
-/// Maximum number of writes; more than any plan here has.
+/// The maximum number of writes. No plan in these tests needs more.
 const WRITES_MAX: usize = 60;
 
 /// A cloud, and the writes made in it.
@@ -81,7 +81,8 @@ impl Bench {
         false
     }
 
-    /// Converges, and asserts that the writes are those of the first plan. Returns the load balancer and the writes.
+    /// Executes steps until none is left, and asserts that the writes are those of the first plan. Returns the load balancer and the
+    /// writes.
     #[track_caller]
     fn settled(&mut self, desired: &DesiredLoadBalancer) -> (Record, Vec<String>) {
         let planned: Vec<String> =
@@ -298,7 +299,7 @@ fn settings_of_listeners_and_pools_change_in_place() {
     let monitor = pool.health_monitor.known().cloned().flatten().expect("set");
     assert_eq!(monitor.protocol, MonitorProtocol::Https);
     assert_eq!((monitor.port, monitor.path.as_deref()), (Some(32_000), Some("/healthz")));
-    // Change the field back again.
+    // The next call removes all these settings again.
     let (record, _) = bench.settled(&web([tcp(80)]));
     assert_eq!(record.detail.pools[0].persistence, Read::Known(None));
     assert_eq!(record.detail.listeners[0].traffic, Read::Known(model::Traffic::default()));

@@ -52,7 +52,7 @@ pub(super) struct Wanted {
 pub(super) struct WantedPort {
     /// Idle timeout in seconds.
     pub(super) idle_timeout: u32,
-    /// Allowed source ranges; empty: all clients.
+    /// The allowed source ranges. Empty: all clients are allowed.
     pub(super) allowed: BTreeSet<IpNet>,
     pub(super) traffic: Traffic,
     pub(super) pool: WantedPool,
@@ -156,7 +156,8 @@ impl<'a> Pools<'a> {
         members.map(|member| ((member.address, member.port), member)).collect()
     }
 
-    /// UDP and SCTP node ports answer no health check: without another port to check, all members count as healthy.
+    /// Returns the health monitor of a pool. UDP and SCTP node ports answer no health check. If no other port can be checked, all members
+    /// count as healthy.
     fn monitor(&self, protocol: ListenerProtocol) -> Result<Option<HealthMonitor>, VendorError> {
         let check = self.check.cloned().unwrap_or_default();
         if check.kind() == health_check::Kind::None
@@ -214,7 +215,7 @@ fn said(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The parameter `algorithm` applies to listeners that set no algorithm.
+/// Returns the algorithm of a listener. The parameter `algorithm` applies only to listeners that set none.
 fn algorithm(listener: &contract::Listener) -> Result<Option<Algorithm>, VendorError> {
     match listener.algorithm() {
         listener::Algorithm::Unspecified => Ok(None),
@@ -229,7 +230,7 @@ fn algorithm(listener: &contract::Listener) -> Result<Option<Algorithm>, VendorE
 
 fn traffic(listener: &contract::Listener) -> Result<Traffic, VendorError> {
     let application = match listener.application() {
-        // Only certificates are set: the vendor's default applies.
+        // The listener has only certificates, so the vendor's default applies.
         listener::Application::Unspecified if !listener.tls_refs.is_empty() => Application::Tls,
         listener::Application::Unspecified | listener::Application::Pass => Application::Pass,
         listener::Application::Http => Application::Http,

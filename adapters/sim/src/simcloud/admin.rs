@@ -1,5 +1,5 @@
-//! The admin API under `/admin`, for tests that act as user or operator of the vendor. Its calls are neither counted nor affected by
-//! faults.
+//! The admin API under `/admin`, for tests that act as a user or as the vendor's operator. Its calls are not counted, and faults do not
+//! affect them.
 
 use axum::Router;
 use axum::extract::{Path, Query, State};
@@ -40,7 +40,7 @@ pub(super) fn router() -> Router<SharedCloud> {
 
 type Context = (State<SharedCloud>, HeaderMap);
 
-/// Requires a valid token, and first applies the changes that are due.
+/// Executes an admin call. Requires a valid token, and applies the changes that are due before it calls `work`.
 fn act(
     (State(cloud), headers): &Context,
     work: impl FnOnce(&mut Cloud, Moment) -> Result<Value, ApiError>,
@@ -171,7 +171,7 @@ async fn delete_instance(context: Context, Path(id): Path<String>) -> Response {
 #[serde(deny_unknown_fields)]
 struct BalancerChange {
     status: ProvisioningStatus,
-    /// Selects only this listener of the load balancer.
+    /// The ID of the only listener of the load balancer to which the request applies.
     listener: Option<String>,
 }
 

@@ -52,26 +52,26 @@ pub enum Ending {
 }
 
 impl Call {
-    /// A call without object, query and body.
+    /// Creates a call without object, query and body.
     pub const fn new(operation: Operation) -> Self {
         Self { operation, object: None, query: Vec::new(), body: Bytes::new(), bearer: None }
     }
 
-    /// The same call for an object.
+    /// Returns the same call for an object.
     #[must_use]
     pub fn on(mut self, object: impl Into<String>) -> Self {
         self.object = Some(object.into());
         self
     }
 
-    /// The same call with one more query parameter.
+    /// Returns the same call with one more query parameter.
     #[must_use]
     pub fn query(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.query.push((key.into(), value.into()));
         self
     }
 
-    /// The same call with a JSON body.
+    /// Returns the same call with a JSON body.
     #[must_use]
     pub fn body(mut self, body: &Value) -> Self {
         self.body = body.to_string().into();
@@ -105,7 +105,7 @@ impl Call {
     }
 }
 
-/// Parses a JSON body; the error has the position and the expected value.
+/// Parses a JSON body. The error names the position and the expected value.
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     serde_json::from_slice(body).map_err(|error| ApiError::invalid("body", error))
 }

@@ -27,7 +27,7 @@ use super::settings::Settings;
 use super::table::Write;
 use super::tokens::Tokens;
 
-/// A whole cloud. It does no I/O and has no clock: callers pass the current time, which must never go back.
+/// A whole cloud. It does no I/O and has no clock. Callers pass the current time, which must never go back.
 #[derive(Debug)]
 pub struct Cloud {
     pub(super) project: Project,
@@ -44,7 +44,7 @@ pub struct Cloud {
     pub(super) counts: Counts,
     pub(super) log: Log,
     limiter: Limiter,
-    /// Calls to execute later, by time and number of the request.
+    /// The calls to execute later, keyed by time and request number.
     late: BTreeMap<(Moment, u64), Call>,
 }
 
@@ -57,7 +57,7 @@ struct Entry {
 }
 
 impl Cloud {
-    /// An empty cloud with default settings, no token and seed 0, switched on at 2026-01-01T00:00:00Z.
+    /// Creates an empty cloud with default settings, no token and seed 0. It is switched on at 2026-01-01T00:00:00Z.
     pub fn new(project: Project) -> Self {
         const NEW_YEAR_2026: i64 = 1_767_225_600;
         Self {
@@ -106,12 +106,12 @@ impl Cloud {
         self
     }
 
-    /// Requests since the last reset.
+    /// Returns the numbers of requests since the last reset.
     pub const fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// The current settings.
+    /// Returns the current settings.
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -122,7 +122,7 @@ impl Cloud {
         self.log.clear();
     }
 
-    /// Processes one call, with the checks in the same order as at a real vendor.
+    /// Processes one call. The checks are in the same order as at a real vendor.
     pub fn handle(&mut self, call: &Call, now: Moment) -> CallResponse {
         self.settle(now);
         self.counts.arrived(call.operation);
@@ -140,7 +140,7 @@ impl Cloud {
         {
             let ((at, _), call) = entry.remove_entry();
             self.load_balancers.settle(at, self.settings.lag());
-            // The caller's connection is closed, so no caller receives this error.
+            // No caller receives this error, because the caller's connection is already closed.
             drop(self.perform(&call, at, Outcome::Success));
         }
         self.load_balancers.settle(now, self.settings.lag());
@@ -155,7 +155,7 @@ impl Cloud {
         self.epoch.saturating_add(elapsed).unwrap_or(Timestamp::MAX)
     }
 
-    /// The next request ID; the admin API uses the same sequence.
+    /// Returns the next request ID. The admin API uses the same sequence.
     pub(super) fn next_request_id(&mut self) -> String {
         self.requests = self.requests.saturating_add(1);
         format!("req-{:06}", self.requests)
@@ -268,7 +268,7 @@ fn limit_headers(standing: &Standing) -> Vec<(String, String)> {
     headers
 }
 
-/// Rounds up, so that a caller that waits this long is not refused again.
+/// Returns the duration in whole seconds. Rounds up, so that a caller that waits this long is not refused again.
 const fn whole_seconds(time: Duration) -> u64 {
     if time.subsec_nanos() == 0 { time.as_secs() } else { time.as_secs().saturating_add(1) }
 }
@@ -290,7 +290,7 @@ fn empty_page(call: &Call, body: &mut Value) {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014): small, and sufficient for the jitter of latencies.
+/// Returns the next random number. Uses SplitMix64 (Steele, Lea, Flood 2014), which is small, and sufficient for the jitter of latencies.
 const fn next_random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut value = *state;

@@ -10,7 +10,7 @@ use super::operation::{Access, Family, Operation};
 /// Maximum number of requests in the log.
 const LOG_MAX: usize = 10_000;
 
-/// Requests since the last reset. Each is counted on arrival, whether or not it succeeds.
+/// The numbers of requests since the last reset. Each request is counted when it arrives, whether or not it succeeds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Number of all requests.
@@ -28,7 +28,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Requests of one operation.
+    /// Returns the number of requests of one operation.
     pub fn of(&self, operation: Operation) -> u64 {
         self.by_operation.get(&operation).copied().unwrap_or_default()
     }
@@ -61,15 +61,15 @@ fn increment<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K) {
 pub struct LogEntry {
     /// The request ID, the same as in the response header `X-Request-Id`.
     pub request_id: String,
-    /// Arrival in milliseconds since the cloud was switched on.
+    /// The time of arrival, in milliseconds since the cloud was switched on.
     pub at_ms: u64,
     /// The operation.
     pub operation: Operation,
     /// Whether the operation is a write.
     pub access: Access,
-    /// The ID in the path, or that of the created object.
+    /// The ID in the path, or the ID of the created object.
     pub object: Option<String>,
-    /// HTTP status of the response; unset where the connection was closed instead.
+    /// The HTTP status of the response. Unset if the connection was closed instead.
     pub status: Option<u16>,
     /// The error code, if the request was refused.
     pub code: Option<String>,

@@ -1,4 +1,4 @@
-//! Errors: a status, a stable code for decisions, a message for users, and details for programs.
+//! Errors. Each has a status, a stable code on which callers base decisions, a message for users, and details for programs.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 pub struct ApiError {
     /// HTTP status of the answer.
     pub status: StatusCode,
-    /// The code that callers base decisions on, e.g. `immutable`; the README lists all codes.
+    /// The code on which callers base decisions, for example `immutable`. The README lists all codes.
     pub code: &'static str,
     /// The cause and the remedy, for users.
     pub message: String,
@@ -27,7 +27,7 @@ impl ApiError {
         self
     }
 
-    /// A field of the request is invalid. The message names valid values.
+    /// Returns the error that a field of the request is invalid. The message names valid values.
     pub(super) fn invalid(field: &str, message: impl std::fmt::Display) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", format!("{field}: {message}"))
             .with(json!({ "field": field }))
@@ -38,7 +38,7 @@ impl ApiError {
             .with(json!({ "kind": kind, "id": id }))
     }
 
-    /// A change of the load balancer is in progress.
+    /// Returns the error that a change of the load balancer is in progress.
     pub(super) fn immutable(id: &str, status: &str) -> Self {
         let message = format!("load balancer {id} is {status} and cannot be changed until it is ACTIVE");
         Self::new(StatusCode::CONFLICT, "immutable", message).with(json!({ "id": id, "status": status }))

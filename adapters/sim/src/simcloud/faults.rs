@@ -13,17 +13,17 @@ use super::table::id;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FaultRule {
-    /// The calls that the rule matches.
+    /// The condition that selects the matching calls.
     #[serde(rename = "match")]
     pub matches: Match,
-    /// Which of the matching calls are affected.
+    /// The choice of the matching calls that are affected.
     #[serde(default)]
     pub when: When,
-    /// What happens to the affected calls.
+    /// The effect on the affected calls.
     pub action: Action,
 }
 
-/// The calls that a rule applies to; all fields that are set must match.
+/// A condition for the calls to which a rule applies. All fields that are set must match.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Match {
@@ -46,7 +46,7 @@ pub enum When {
     Always,
     /// The next `n` matching calls.
     Next(u64),
-    /// Only the n-th matching call from now, counted from 1.
+    /// Only the n-th matching call after the rule is created, counted from 1.
     Nth(u64),
 }
 
@@ -66,9 +66,9 @@ pub enum Action {
     CloseAfter,
     /// Closes the connection without a response, and executes the call this many milliseconds later.
     LateMs(u64),
-    /// Returns a listing that ends before its first item.
+    /// Returns a listing without items.
     EmptyPage,
-    /// Announces the full response and closes the connection in the middle of it.
+    /// Announces the full length of the response, but closes the connection after half of the response.
     TruncateBody,
     /// Accepts a create or change, which later ends in ERROR.
     ErrorState,
@@ -83,7 +83,7 @@ pub struct Canned {
     /// Additional headers, such as `retry-after`.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
-    /// The body; default: an error in the cloud's format with code `injected`.
+    /// The body. Default: an error in the cloud's format with the code `injected`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<Value>,
 }
@@ -130,7 +130,7 @@ impl Faults {
         if self.rules.len() == before { Err(ApiError::not_found("fault", id)) } else { Ok(()) }
     }
 
-    /// Decides whether a rule affects a call: the oldest rule that fires applies, and every rule that matches counts the call.
+    /// Returns the action of the rule that affects a call. The oldest rule that fires applies, but every rule that matches counts the call.
     pub(super) fn strike(&mut self, operation: Operation, object: Option<&str>) -> Option<Action> {
         let mut struck = None;
         for standing in self.rules.values_mut() {

@@ -27,7 +27,8 @@ pub(super) struct CloseConnection;
 /// Builds the router with all paths of the cloud. `admin`: the paths of the admin API.
 pub(super) fn router(cloud: SharedCloud, admin: Router<SharedCloud>) -> Router {
     let mut paths: BTreeMap<&str, MethodRouter<SharedCloud>> = BTreeMap::new();
-    // Operations that differ only by a query parameter share method and path: the handler of the first one selects the right operation.
+    // Operations that differ only by a query parameter have the same method and path. The handler of the first of these operations selects
+    // the right one.
     for operation in Operation::ALL.into_iter().filter(|operation| operation.selector().is_none()) {
         let (method, path) = operation.endpoint();
         let methods = paths.remove(path).unwrap_or_default();
@@ -50,7 +51,7 @@ async fn vendor(first: Operation, parts: Parts, body: Bytes) -> Response {
     let object = id.map(|Path(id)| id);
     let call = Call { operation: select(first, &query), object, query, body, bearer: bearer(&headers) };
     let answer = cloud.with(|cloud, now| cloud.handle(&call, now));
-    // A call is always executed completely, even if the caller closes the connection.
+    // The delay comes after the call, so the call is executed completely even if the caller closes the connection.
     if !answer.delay.is_zero() {
         tokio::time::sleep(answer.delay).await;
     }
@@ -94,7 +95,7 @@ fn json_response(status: StatusCode, body: Body) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-/// A body that announces the length of `text` and ends in the middle of the text.
+/// Returns a response that announces the length of `text`, but ends in the middle of the text.
 fn truncated(status: StatusCode, text: String) -> Response {
     let length = text.len();
     let half = Bytes::from(text).slice(..length.div_euclid(2));
@@ -109,7 +110,7 @@ fn truncated(status: StatusCode, text: String) -> Response {
     response
 }
 
-/// A response of the admin API, or an error for an unknown path.
+/// Returns a response of the admin API, or an error for an unknown path.
 pub(super) fn plain(cloud: &SharedCloud, result: Result<Value, ApiError>) -> Response {
     let request_id = cloud.with(|cloud, _| cloud.next_request_id());
     let (status, body) = match result {

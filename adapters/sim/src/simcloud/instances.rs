@@ -1,4 +1,4 @@
-//! Instances. The API only reads them; tests create and change them with the admin API.
+//! Instances. Clients of the API can only read them; tests create and change them with the admin API.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -25,11 +25,12 @@ pub(super) struct Instances {
     table: Table<Instance>,
 }
 
-/// A request to create instances, with the admin API.
+/// A request of the admin API to create instances.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewInstances {
-    /// `{n}` is replaced by the number of the instance, counted from `first`; required if `count` is more than 1.
+    /// The name, in which `{n}` is replaced by the number of the instance. Numbers start at `first`. `{n}` is required if `count` is more
+    /// than 1.
     pub(super) name: String,
     #[serde(default = "one")]
     pub(super) count: u64,
@@ -37,7 +38,7 @@ pub(super) struct NewInstances {
     pub(super) first: u64,
     #[serde(default = "default_type", rename = "type")]
     pub(super) instance_type: String,
-    /// Zone of the instance. Unset: the region's zone `a`.
+    /// The zone of the instance. Unset: zone `a` of the region.
     #[serde(default)]
     pub(super) zone: Option<String>,
     #[serde(default = "default_status")]
@@ -61,7 +62,7 @@ const fn default_status() -> InstanceStatus {
     InstanceStatus::Running
 }
 
-/// A change of an instance; unset fields stay unchanged.
+/// A change of an instance. Unset fields do not change.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct InstanceChange {
@@ -120,7 +121,7 @@ impl Instances {
         self.table.all_visible(now).filter(|instance| instance.name == name).cloned().collect()
     }
 
-    /// Whether the instance exists, independent of the consistency lag.
+    /// Returns whether the instance exists, without the consistency lag of reads.
     pub(super) fn exists(&self, id: &str) -> bool {
         self.table.serial(id).is_some_and(|serial| self.table.truth(serial).is_some())
     }

@@ -1,4 +1,4 @@
-//! Token buckets, stored as the time at which each will be full again (GCRA), in whole nanoseconds.
+//! Token buckets. Each bucket is stored as the time at which it will be full again (GCRA), in whole nanoseconds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,12 +13,12 @@ pub(super) struct Limiter {
     full_at: BTreeMap<LimitedBy, Moment>,
 }
 
-/// The rate-limit headers, for the tightest bucket of a call.
+/// The content of the rate-limit headers. It describes the tightest bucket of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
     /// Size of the bucket.
     pub(super) limit: u32,
-    /// Calls that may still be made at once.
+    /// The number of calls that may still be made at once.
     pub(super) remaining: u32,
     /// Time until the bucket is full.
     pub(super) reset: Duration,
@@ -27,7 +27,7 @@ pub(super) struct Standing {
 }
 
 impl Limiter {
-    /// Takes one token from each bucket that applies to the family; takes none if one of the buckets is empty.
+    /// Takes one token from each bucket that applies to the family. Takes no token if one of the buckets is empty.
     ///
     /// Returns `None` if no limit is set.
     pub(super) fn take(
@@ -55,7 +55,7 @@ impl Limiter {
     }
 }
 
-/// The time in which one token is added.
+/// Returns the time in which one token is added.
 fn interval(limit: RateLimit) -> Duration {
     Duration::try_from_secs_f64(limit.rate.recip()).unwrap_or(Duration::MAX)
 }

@@ -1,7 +1,7 @@
 //! Load balancers: trees of listeners, pools and members. A load balancer accepts one change at a time, and each change takes some time.
 //!
-//! Each tree is one record. Every accepted write makes it PENDING and stores when and how the change ends; [`LoadBalancers::settle`]
-//! applies the changes that are due. No background task runs, so that equal calls at equal times have equal results.
+//! Each tree is one record. Every accepted write makes the record PENDING, and stores when and how the change ends.
+//! [`LoadBalancers::settle`] applies the changes that are due. No background task runs, so equal calls at equal times have equal results.
 
 mod addresses;
 mod children;
@@ -28,13 +28,13 @@ use super::table::{Page, PageRequest, Table, Write, id};
 pub(super) struct LoadBalancers {
     table: Table<LoadBalancer>,
     children: Serials,
-    /// For each client token: its request and its load balancer.
+    /// The request and the load balancer of each client token.
     tokens: BTreeMap<String, (CreateLoadBalancer, u64)>,
     addresses: Addresses,
     due: BTreeMap<(Moment, u64), Outcome>,
 }
 
-/// The last serial numbers of children, whose IDs are unique across all load balancers.
+/// The last serial numbers of listeners, pools and members. Their IDs are unique across all load balancers.
 #[derive(Debug, Default)]
 struct Serials {
     listener: u64,
@@ -140,7 +140,7 @@ impl LoadBalancers {
         self.table.truths().map(|(_, balancer)| Arc::clone(balancer)).collect()
     }
 
-    /// Creates a load balancer, or returns the existing one that has this client token.
+    /// Creates a load balancer, or returns the load balancer that was created with the same client token.
     pub(super) fn create(
         &mut self,
         request: CreateLoadBalancer,
@@ -206,7 +206,7 @@ impl LoadBalancers {
         self.current(serial)
     }
 
-    /// Starts a deletion; a load balancer in ERROR can be deleted, too.
+    /// Starts a deletion. A load balancer in state ERROR can be deleted too.
     pub(super) fn delete(
         &mut self,
         id: &str,
@@ -230,7 +230,7 @@ impl LoadBalancers {
         self.current(serial)
     }
 
-    /// Sets a status by hand, as an operator of the vendor could, even if a change is in progress.
+    /// Sets a status as an operator of the vendor could, even if a change is in progress.
     pub(super) fn force_status(
         &mut self,
         id: &str,
@@ -267,7 +267,7 @@ impl LoadBalancers {
         truth.cloned().ok_or_else(|| ApiError::not_found("load balancer", &id("lb", serial)))
     }
 
-    /// Applies one change to a tree that permits changes; a refused change leaves the tree unchanged.
+    /// Applies one change to a tree, if the tree permits changes. If the change is refused, the tree stays unchanged.
     fn change<R>(
         &mut self,
         serial: u64,
@@ -291,12 +291,12 @@ impl LoadBalancers {
     }
 }
 
-/// How the deletion of a load balancer treats its listeners and pools.
+/// What happens to the listeners and pools of a load balancer that is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Children {
-    /// Refuse the deletion if there are any.
+    /// The deletion is refused if there are listeners or pools.
     Keep,
-    /// Delete its listeners and pools as well.
+    /// The listeners and pools are deleted as well.
     Cascade,
 }
 

@@ -28,7 +28,7 @@ pub struct Instance {
     pub id: String,
     /// Display name; not unique.
     pub name: String,
-    /// The state of its life cycle.
+    /// The state of the instance in its life cycle.
     pub status: InstanceStatus,
     /// The instance type, e.g. `s.medium`.
     #[serde(rename = "type")]
@@ -53,15 +53,15 @@ pub enum InstanceStatus {
     Building,
     /// Running.
     Running,
-    /// Being shut down; keeps its disk.
+    /// The instance is being shut down and keeps its disk.
     Stopping,
-    /// Shut down; can be started again.
+    /// The instance is shut down and can be started again.
     Stopped,
     /// Being deleted.
     ShuttingDown,
-    /// Deleted, and still listed.
+    /// The instance is deleted, but still listed.
     Terminated,
-    /// Creation or a change failed; an operator must act.
+    /// The creation or a change failed; the vendor's operator must act.
     Error,
 }
 
@@ -99,7 +99,7 @@ pub enum AddressKind {
     ExternalDns,
 }
 
-/// A load balancer with all its parts.
+/// A load balancer with all its listeners, pools and members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadBalancer {
     /// ID, such as `lb-0001`.
@@ -108,11 +108,12 @@ pub struct LoadBalancer {
     pub name: String,
     /// The network that can reach the load balancer.
     pub scheme: Scheme,
-    /// Address families of its virtual addresses.
+    /// The IP families of the load balancer's virtual addresses.
     pub families: Vec<IpFamily>,
-    /// Status of the whole tree: while it is pending, no part of the load balancer can be changed.
+    /// The status of the whole load balancer. While it is pending, neither the load balancer nor its listeners, pools and members can be
+    /// changed.
     pub status: ProvisioningStatus,
-    /// Addresses of the load balancer, one per family; empty until it was ACTIVE once.
+    /// The addresses of the load balancer, one per IP family. Empty until the load balancer is ACTIVE for the first time.
     pub vips: Vec<IpAddr>,
     /// Location and size of the load balancer. Immutable.
     #[serde(default)]
@@ -129,8 +130,8 @@ pub struct LoadBalancer {
     pub updated_at: Timestamp,
 }
 
-/// Requested location and size of a load balancer. This cloud stores the values without interpreting them, and chooses those that are
-/// unset.
+/// The requested location and size of a load balancer. The cloud stores these values without interpreting them, and chooses a value for
+/// each unset field.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Placement {
@@ -165,19 +166,19 @@ pub enum IpFamily {
 }
 
 impl IpFamily {
-    /// The family of an address.
+    /// Returns the family of an address.
     pub const fn of(address: IpAddr) -> Self {
         if address.is_ipv4() { Self::Ipv4 } else { Self::Ipv6 }
     }
 }
 
-/// Whether the last change is complete.
+/// The status of the last change of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ProvisioningStatus {
     /// Being created.
     PendingCreate,
-    /// A change of the object, or of a part of the object, is in progress.
+    /// A change of the object, or of an object that it contains, is in progress.
     PendingUpdate,
     /// Being deleted.
     PendingDelete,
@@ -188,7 +189,7 @@ pub enum ProvisioningStatus {
 }
 
 impl ProvisioningStatus {
-    /// Whether a change is in progress. Writes are refused until the change is complete.
+    /// Returns whether a change is in progress. Writes are refused until the change is complete.
     pub const fn is_pending(self) -> bool {
         matches!(self, Self::PendingCreate | Self::PendingUpdate | Self::PendingDelete)
     }
@@ -238,9 +239,9 @@ pub struct Traffic {
     pub certificates: Vec<String>,
     /// Maximum connections; unset: unlimited.
     pub connection_limit: Option<u32>,
-    /// Seconds to connect to a member; unset: the vendor's default.
+    /// The time limit for connecting to a member, in seconds. Unset: the vendor's default.
     pub connect_timeout: Option<u32>,
-    /// The application protocol, set by the user: stored and shown in the console only.
+    /// The application protocol that the user set. The cloud only stores it and shows it in the console.
     pub app_protocol: Option<String>,
 }
 
@@ -284,7 +285,7 @@ pub struct Pool {
     pub algorithm: Algorithm,
     /// Session affinity of clients.
     pub persistence: Option<Persistence>,
-    /// The health check of members; without one, all count as healthy.
+    /// The health check of members. Unset: all members count as healthy.
     pub health_monitor: Option<HealthMonitor>,
     /// Members, in the order of the request.
     pub members: Vec<Member>,
@@ -344,19 +345,19 @@ pub enum PersistenceKind {
 pub struct HealthMonitor {
     /// The kind of check.
     pub protocol: MonitorProtocol,
-    /// Port to check; unset: the member's own.
+    /// The port to check. Unset: the member's own port.
     #[serde(default)]
     pub port: Option<u16>,
     /// Path of HTTP checks.
     #[serde(default)]
     pub path: Option<String>,
-    /// Seconds between checks.
+    /// The interval between checks, in seconds.
     pub interval: u32,
-    /// Seconds until a check fails.
+    /// The time after which a check without an answer fails, in seconds.
     pub timeout: u32,
-    /// Successful checks until a member is healthy.
+    /// The number of successful checks after which a member is healthy.
     pub healthy_threshold: u32,
-    /// Failed checks until a member is unhealthy.
+    /// The number of failed checks after which a member is unhealthy.
     pub unhealthy_threshold: u32,
 }
 
@@ -366,9 +367,9 @@ pub struct HealthMonitor {
 pub enum MonitorProtocol {
     /// A TCP connection.
     Tcp,
-    /// A GET that must answer 200.
+    /// A GET request, to which the member must answer 200.
     Http,
-    /// An HTTPS GET that must answer 200; the certificate is not verified.
+    /// An HTTPS GET request, to which the member must answer 200. The certificate is not verified.
     Https,
 }
 
@@ -380,7 +381,7 @@ pub struct Member {
     pub address: IpAddr,
     /// Port at the address.
     pub port: u16,
-    /// Share of the traffic, 0..=256; a member with 0 gets no new connections.
+    /// The member's share of the traffic, 0..=256. A member with weight 0 gets no new connections.
     #[serde(default = "default_weight")]
     pub weight: u16,
     /// The instance with this address, for display only; not verified.

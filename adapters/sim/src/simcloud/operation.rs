@@ -1,4 +1,5 @@
-//! The table of operations: name, method, path, family and access in one place, for routing, counts, limits, faults and the documentation.
+//! The table of operations. It holds name, method, path, family and access in one place, for routing, counts, limits, faults and the
+//! documentation.
 
 use std::fmt;
 
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
-    /// The project and its credentials.
+    /// The project of the caller's token.
     Identity,
     /// Instances.
     Compute,
@@ -90,7 +91,7 @@ impl Operation {
         Self::BatchRoutes,
     ];
 
-    /// Method and path. `{id}` is the object's ID.
+    /// Returns the method and the path. `{id}` stands for the object's ID.
     pub const fn endpoint(self) -> (&'static str, &'static str) {
         match self {
             Self::GetProject => ("GET", "/v1/project"),
@@ -114,7 +115,7 @@ impl Operation {
         }
     }
 
-    /// The query parameter that selects this operation among those with the same method and path.
+    /// Returns the query parameter that selects this operation among those with the same method and path.
     pub const fn selector(self) -> Option<&'static str> {
         match self {
             Self::BatchGetInstances => Some("ids"),
@@ -140,7 +141,7 @@ impl Operation {
         }
     }
 
-    /// The family of the operation, whose limit applies.
+    /// Returns the family of the operation. The limit of this family applies.
     pub const fn family(self) -> Family {
         match self {
             Self::GetProject => Family::Identity,
@@ -164,12 +165,12 @@ impl Operation {
         }
     }
 
-    /// Every `GET` reads, every other method writes.
+    /// Returns whether the operation reads or writes. Every `GET` reads; every other method writes.
     pub fn access(self) -> Access {
         if self.endpoint().0 == "GET" { Access::Read } else { Access::Write }
     }
 
-    /// The field of a listing's response that has the items; `None` for other operations.
+    /// Returns the field that contains the items in a listing's response. `None`: the operation is not a listing.
     pub const fn items(self) -> Option<&'static str> {
         match self {
             Self::ListInstances | Self::BatchGetInstances | Self::FindInstances => Some("instances"),
@@ -196,7 +197,7 @@ impl Operation {
 
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The variant's name is the operation's name, on the wire too.
+        // The name of the variant is also the name of the operation on the wire.
         fmt::Debug::fmt(self, f)
     }
 }

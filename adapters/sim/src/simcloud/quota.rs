@@ -8,15 +8,15 @@ use super::error::ApiError;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Quotas {
-    /// Load balancers in the project, including those being deleted.
+    /// The number of load balancers in the project, including those that are being deleted.
     pub load_balancers: usize,
-    /// Listeners on one load balancer.
+    /// The number of listeners on one load balancer.
     pub listeners_per_load_balancer: usize,
-    /// Pools on one load balancer.
+    /// The number of pools on one load balancer.
     pub pools_per_load_balancer: usize,
-    /// Members in one pool.
+    /// The number of members in one pool.
     pub members_per_pool: usize,
-    /// Routes in the table.
+    /// The number of routes in the table.
     pub routes: usize,
 }
 
@@ -26,14 +26,14 @@ impl Default for Quotas {
             load_balancers: 1000,
             listeners_per_load_balancer: 50,
             pools_per_load_balancer: 50,
-            // One pool holds the nodes of the largest clusters that Kubernetes is tested with.
+            // One pool can contain all nodes of the largest clusters with which Kubernetes is tested.
             members_per_pool: 5000,
             routes: 10_000,
         }
     }
 }
 
-/// Refuses to create more than `limit` objects of a kind, of which there are `used`.
+/// Returns an error if creating `wanted` more objects would exceed the quota `limit`. `used`: the current number of objects.
 pub(super) fn check(name: &'static str, limit: usize, used: usize, wanted: usize) -> Result<(), ApiError> {
     if used.saturating_add(wanted) > limit { Err(ApiError::quota(name, limit, used)) } else { Ok(()) }
 }

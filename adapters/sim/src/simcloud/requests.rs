@@ -1,4 +1,4 @@
-//! Request bodies. Unknown fields are refused, so that a misspelt field does not count as unset.
+//! Request bodies. Unknown fields are refused, so a misspelt field is not mistaken for an unset field.
 
 use std::net::IpAddr;
 
@@ -18,10 +18,10 @@ pub struct CreateLoadBalancer {
     pub name: String,
     /// The network that can reach the load balancer.
     pub scheme: Scheme,
-    /// Address families: at least one, none twice.
+    /// The IP families: at least one, and each at most once.
     #[serde(default = "ipv4_only")]
     pub families: Vec<IpFamily>,
-    /// Addresses to use, at most one per family; the cloud chooses the others.
+    /// The addresses to use, at most one per family. The cloud chooses the addresses of the other families.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vips: Vec<IpAddr>,
     /// Location and size of the load balancer.
@@ -30,7 +30,7 @@ pub struct CreateLoadBalancer {
     /// Arbitrary tags.
     #[serde(default)]
     pub tags: Tags,
-    /// Makes a repeated create idempotent: for the same token and content, the existing load balancer is returned.
+    /// Makes a repeated create idempotent. A second create with the same token and content returns the existing load balancer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_token: Option<String>,
 }
@@ -39,14 +39,14 @@ fn ipv4_only() -> Vec<IpFamily> {
     vec![IpFamily::Ipv4]
 }
 
-/// Request body of `UpdateLoadBalancer`: unset fields stay unchanged.
+/// The request body of `UpdateLoadBalancer`. Unset fields do not change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpdateLoadBalancer {
     /// A new name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// All tags; these replace the existing tags.
+    /// The new tags, which replace all existing tags.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<Tags>,
 }
@@ -83,7 +83,7 @@ const fn default_idle_timeout() -> u32 {
     60
 }
 
-/// Request body of `UpdateListener`: unset fields stay unchanged. Protocol and port are immutable.
+/// The request body of `UpdateListener`. Unset fields do not change. Protocol and port are immutable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpdateListener {
@@ -93,10 +93,10 @@ pub struct UpdateListener {
     /// Idle timeout in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<u32>,
-    /// All source ranges; these replace the existing ranges.
+    /// The new source ranges, which replace all existing ranges.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_cidrs: Option<Vec<IpNet>>,
-    /// All settings for how the listener processes traffic; these replace the existing settings.
+    /// The new settings for how the listener processes traffic. They replace all existing settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traffic: Option<Traffic>,
     /// Another pool of the same load balancer.
@@ -127,7 +127,7 @@ pub struct CreatePool {
     pub members: Vec<Member>,
 }
 
-/// Request body of `UpdatePool`: unset fields stay unchanged, `null` removes a setting. The protocol is immutable.
+/// The request body of `UpdatePool`. Unset fields do not change, and `null` removes a setting. The protocol is immutable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpdatePool {
@@ -145,7 +145,7 @@ pub struct UpdatePool {
     pub health_monitor: Change<HealthMonitor>,
 }
 
-/// A field of a change that may be absent, `null` or a value, with three different meanings.
+/// A field of a change. The field may be absent, `null` or a value, and each of these three cases has its own meaning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Change<T> {
     /// Absent: unchanged.
@@ -153,7 +153,7 @@ pub enum Change<T> {
     Keep,
     /// `null`: removed.
     Clear,
-    /// Set to this value.
+    /// The setting gets this value.
     Set(T),
 }
 
@@ -183,12 +183,12 @@ impl<T: Serialize> Serialize for Change<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Change<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Never called for an absent field: `default` has set it to `Keep`.
+        // This code never runs for an absent field, because `default` sets such a field to `Keep`.
         Ok(Option::deserialize(deserializer)?.map_or(Self::Clear, Self::Set))
     }
 }
 
-/// Request body of `SetMembers`: all members; these replace the existing members.
+/// The request body of `SetMembers`. It contains the new members, which replace all existing members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetMembers {
@@ -196,8 +196,8 @@ pub struct SetMembers {
     pub members: Vec<Member>,
 }
 
-/// Request body of `UpdateMembers`: removals first, then additions. Adding an existing member replaces it; removing a missing one is not an
-/// error.
+/// The request body of `UpdateMembers`. Removals are executed first, then additions. Adding a member that exists replaces it; removing a
+/// member that does not exist is not an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpdateMembers {
@@ -217,7 +217,8 @@ pub struct MemberKey {
     pub port: u16,
 }
 
-/// Request body of `BatchRoutes`: removals first, then additions, each with its own result; at most 200 items in total.
+/// The request body of `BatchRoutes`. Removals are executed first, then additions. Each item has its own result, and a request may contain
+/// at most 200 items.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BatchRoutes {
@@ -259,14 +260,14 @@ pub struct BatchRoutesAnswer {
 pub enum RouteResult {
     /// Success, with the added or the removed route.
     Ok(Route),
-    /// The item was refused, and nothing was changed for it.
+    /// The cloud refused the item and changed nothing for it.
     Error(ItemError),
 }
 
 /// The reason for the refusal of an item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemError {
-    /// The error code, one of those used for whole calls.
+    /// The error code. The codes are the same as for whole calls.
     pub code: String,
     /// The message for users.
     pub message: String,

@@ -1,4 +1,4 @@
-//! The project's only route table. Changes come in batches, each item of which succeeds or fails on its own.
+//! The project's only route table. Changes come in batches, and each item of a batch succeeds or fails on its own.
 
 use http::StatusCode;
 use ipnet::IpNet;
@@ -31,7 +31,7 @@ pub(super) struct RouteRules<'a> {
     pub(super) write: Write,
     /// The status that new routes get.
     pub(super) status: RouteStatus,
-    /// Returns whether an instance exists.
+    /// A function that returns whether an instance exists.
     pub(super) instance_exists: &'a dyn Fn(&str) -> bool,
 }
 
@@ -40,7 +40,7 @@ impl Routes {
         Self { table: Table::new("rt") }
     }
 
-    /// Returns one page; the status of a route depends on whether its instance exists.
+    /// Returns one page of routes. The status of a route depends on whether its instance exists.
     pub(super) fn list(
         &self,
         page: PageRequest<'_>,

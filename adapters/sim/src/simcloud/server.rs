@@ -22,7 +22,7 @@ use super::{SharedCloud, admin};
 /// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves the cloud until `shutdown`; calls in flight are still answered.
+/// Serves the cloud until `shutdown` is cancelled. Calls in flight are still answered.
 ///
 /// Cost: one task per connection. Failed accepts are logged and retried.
 pub async fn serve(listener: TcpListener, cloud: SharedCloud, shutdown: CancellationToken) -> io::Result<()> {
@@ -37,7 +37,7 @@ pub async fn serve(listener: TcpListener, cloud: SharedCloud, shutdown: Cancella
             }
             Err(error) => {
                 warn!(%error, "Cannot accept a connection, trying again");
-                // The process probably has no free file descriptor: wait until other connections end.
+                // The process probably has no free file descriptor, so the loop waits until other connections end.
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

@@ -1,4 +1,4 @@
-//! Settings that affect all calls, as one value that the admin API reads and changes.
+//! The settings that affect all calls. The admin API reads and changes them as one value.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,9 +21,9 @@ pub struct Settings {
     pub latency: Latency,
     /// Rate limits. A scope without an entry has no limit.
     pub rate_limits: BTreeMap<LimitedBy, RateLimit>,
-    /// Delay until reads show what was created, changed or deleted.
+    /// The delay after which reads show what was created, changed or deleted.
     pub consistency_ms: u64,
-    /// How long changes of load balancers take.
+    /// The durations of changes to load balancers.
     pub provisioning: Provisioning,
     /// Quotas for each kind of object.
     pub quotas: Quotas,
@@ -31,15 +31,15 @@ pub struct Settings {
     pub page_size_max: PageSize,
 }
 
-/// Latency of responses. Calls are executed when the request arrives, as if only the response were slow.
+/// The latency of responses. Calls are executed when the request arrives; only the response is slow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Latency {
     /// Latency of operations that `operations` does not name.
     pub default_ms: u64,
-    /// Maximum of the random addition, determined by the seed.
+    /// The maximum random addition to the latency. The seed determines the random numbers.
     pub jitter_ms: u64,
-    /// Latency of single operations.
+    /// The latency of each operation that differs from the default.
     pub operations: BTreeMap<Operation, u64>,
 }
 
@@ -60,7 +60,7 @@ pub enum LimitedBy {
 }
 
 impl LimitedBy {
-    /// The limits that apply to a call of this family.
+    /// Returns the limits that apply to a call of this family.
     pub(super) const fn of(family: Family) -> [Self; 2] {
         let own = match family {
             Family::Identity => Self::Identity,
@@ -76,19 +76,19 @@ impl LimitedBy {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateLimit {
-    /// Calls per second in the long run, more than 0.
+    /// The number of calls per second in the long run. It must be more than 0.
     pub rate: f64,
-    /// Burst, at least 1.
+    /// The maximum number of calls in a burst, at least 1.
     pub burst: u32,
 }
 
-/// How long changes of load balancers take.
+/// The durations of changes to load balancers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Provisioning {
     /// Time from the request until the load balancer is ACTIVE.
     pub create_ms: u64,
-    /// Time for any change of the load balancer or of its parts.
+    /// The time for any change of the load balancer or of its listeners, pools and members.
     pub update_ms: u64,
     /// Time from the request until the load balancer is gone.
     pub delete_ms: u64,
@@ -112,12 +112,13 @@ impl Default for PageSize {
 }
 
 impl Settings {
-    /// The lag: the time from a write until reads show it.
+    /// Returns the consistency lag: the time from a write until reads show the write.
     pub(super) const fn lag(&self) -> Duration {
         Duration::from_millis(self.consistency_ms)
     }
 
-    /// Returns a copy with `change` merged in according to RFC 7396: objects are merged field by field, `null` restores the default.
+    /// Returns a copy of the settings with `change` merged in according to RFC 7396. Objects are merged field by field, and `null` restores
+    /// the default.
     pub(super) fn patched(&self, change: &Value) -> Result<Self, ApiError> {
         if !change.is_object() {
             return Err(ApiError::invalid("body", "must be an object with the settings to change"));
@@ -132,7 +133,7 @@ impl Settings {
 
     fn check(&self) -> Result<(), ApiError> {
         for limit in self.rate_limits.values() {
-            // A rate below one call in 11 days is an outage: use a fault rule for it.
+            // A rate below one call in 11 days is the same as an outage. Tests should use a fault rule for that.
             if !limit.rate.is_finite() || limit.rate < 1e-6 {
                 return Err(ApiError::invalid("rate_limits.*.rate", "must be a number of at least 0.000001"));
             }

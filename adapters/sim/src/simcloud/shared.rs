@@ -21,10 +21,10 @@ impl SharedCloud {
         Self { cloud: Arc::new(Mutex::new(cloud)), switched_on: Instant::now() }
     }
 
-    /// Calls `work` with the cloud and the current time. `work` must be short: all callers wait for it.
+    /// Calls `work` with the cloud and the current time. `work` must be short, because all other callers wait until it ends.
     pub fn with<R>(&self, work: impl FnOnce(&mut Cloud, Moment) -> R) -> R {
         let now = self.switched_on.elapsed();
-        // A panic in one caller must not make the cloud unusable for the others.
+        // A panic in one caller must not make the cloud unusable for the other callers.
         let mut cloud = self.cloud.lock().unwrap_or_else(PoisonError::into_inner);
         work(&mut cloud, now)
     }

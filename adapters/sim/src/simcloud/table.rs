@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Moment;
 use super::error::ApiError;
 
-/// One kind of object, by serial number. IDs are the prefix and the serial, as in `lb-0001`, and are never reused.
+/// All objects of one kind, by serial number. An ID consists of the prefix and the serial number, as in `lb-0001`. IDs are never reused.
 #[derive(Debug)]
 pub(super) struct Table<T> {
     prefix: &'static str,
@@ -64,7 +64,7 @@ impl<T> Row<T> {
         }
     }
 
-    /// Whether the object was deleted, and reads no longer show it.
+    /// Returns whether the object was deleted and reads no longer show it.
     fn is_over(&self, now: Moment) -> bool {
         self.truth.is_none()
             && self.visible(now).is_none()
@@ -77,13 +77,13 @@ impl<T> Table<T> {
         Self { prefix, last: 0, rows: BTreeMap::new() }
     }
 
-    /// The serial and the ID of the next object.
+    /// Returns the serial number and the ID of the next object.
     pub(super) fn reserve(&mut self) -> (u64, String) {
         self.last = self.last.saturating_add(1);
         (self.last, id(self.prefix, self.last))
     }
 
-    /// The serial of an ID; `None` if the text is not an ID of this kind.
+    /// Returns the serial number of an ID. `None` if the text is not an ID of this kind.
     pub(super) fn serial(&self, wanted: &str) -> Option<u64> {
         let serial = wanted.strip_prefix(self.prefix)?.strip_prefix('-')?.parse().ok()?;
         (id(self.prefix, serial) == wanted).then_some(serial)
@@ -125,7 +125,7 @@ impl<T> Table<T> {
         self.rows.values().filter_map(move |row| row.visible(now))
     }
 
-    /// Returns one page of the visible rows. A page that is exactly full has a cursor even if nothing follows, as with real vendors.
+    /// Returns one page of the visible rows. As with real vendors, a full page has a cursor even if nothing follows.
     pub(super) fn page(
         &self,
         request: PageRequest<'_>,
@@ -145,7 +145,7 @@ impl<T> Table<T> {
         Ok(page)
     }
 
-    /// Scrambles the serial, so that clients cannot construct cursors.
+    /// Returns a cursor. The serial number in it is scrambled, so that clients cannot construct cursors.
     fn cursor(&self, serial: u64) -> String {
         format!("{}{:016x}", self.prefix, serial.wrapping_mul(SCRAMBLE))
     }
@@ -164,7 +164,8 @@ impl<T> Table<T> {
 const SCRAMBLE: u64 = 0x9e37_79b9_7f4a_7c15;
 const UNSCRAMBLE: u64 = inverse(SCRAMBLE);
 
-/// Each iteration of Newton's method doubles the number of correct bits, from the 3 that any odd number starts with.
+/// Any odd number is its own inverse modulo 8, so the first guess has 3 correct bits. Each iteration of Newton's method doubles their
+/// number.
 const fn inverse(odd: u64) -> u64 {
     let mut guess = odd;
     let mut round = 0;

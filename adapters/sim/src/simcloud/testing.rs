@@ -15,7 +15,7 @@ pub(super) struct Testbed {
     pub(super) now: Moment,
 }
 
-/// A cloud with this many instances, and these settings on top of the defaults.
+/// Creates a cloud with this number of instances. `settings` are merged into the default settings.
 #[expect(clippy::needless_pass_by_value, reason = "a method reads better in tests")]
 pub(super) fn testbed(n_instances: u64, settings: Value) -> Testbed {
     let project = Project { account: "sim".into(), project: "demo".into(), region: "sim-1".into() };
@@ -56,7 +56,7 @@ impl Testbed {
         self.cloud.handle(call, self.now)
     }
 
-    /// The response body of a call that must succeed.
+    /// Returns the response body of a call that must succeed.
     #[track_caller]
     pub(super) fn ok(&mut self, call: &Call) -> Value {
         let answer = self.send(call);
@@ -64,7 +64,7 @@ impl Testbed {
         answer.body
     }
 
-    /// Status and code of a call that must fail.
+    /// Returns the status and code of a call that must fail.
     #[track_caller]
     pub(super) fn refused(&mut self, call: &Call) -> (StatusCode, String) {
         let answer = self.send(call);
@@ -90,7 +90,7 @@ pub(super) fn create(name: &str) -> Call {
     Call::new(Operation::CreateLoadBalancer).body(&json!({ "name": name, "scheme": "internet" }))
 }
 
-/// A listener with its own pool.
+/// Returns the call that creates a listener with its own pool.
 pub(super) fn listener(balancer: &str, port: u16) -> Call {
     let pool = json!({ "protocol": "TCP", "members": [{ "address": "10.0.0.1", "port": 30080 }] });
     let body = json!({ "protocol": "TCP", "port": port, "pool": pool });

@@ -16,7 +16,7 @@ pub(super) struct Tokens(Vec<Token>);
 #[serde(deny_unknown_fields)]
 pub(super) struct Token {
     token: String,
-    /// Project of the token. Unset: the project that all objects belong to.
+    /// The project of the token. Unset: the project to which all objects belong.
     #[serde(default)]
     project: Option<String>,
 }
@@ -28,12 +28,12 @@ impl fmt::Debug for Token {
 }
 
 impl Tokens {
-    /// One token, for the project that all objects belong to.
+    /// Accepts only this token, for the project to which all objects belong.
     pub(super) fn one(token: String) -> Self {
         Self(vec![Token { token, project: None }])
     }
 
-    /// Exactly these tokens are valid. Returns an error if one is empty.
+    /// Accepts only these tokens. Returns an error if one of them is empty.
     pub(super) fn these(tokens: Vec<Token>) -> Result<Self, ApiError> {
         if tokens.iter().any(|one| one.token.is_empty()) {
             return Err(ApiError::invalid("tokens", "must not be empty"));
@@ -41,7 +41,7 @@ impl Tokens {
         Ok(Self(tokens))
     }
 
-    /// The token's project, or `None` if that is the project that all objects belong to.
+    /// Returns the token's project. `None` if it is the project to which all objects belong.
     pub(super) fn other_project(&self, bearer: Option<&str>) -> Result<Option<&str>, ApiError> {
         if self.0.is_empty() {
             return Ok(None);
@@ -55,7 +55,7 @@ impl Tokens {
         }
     }
 
-    /// Whether this token is valid for the project that all objects belong to.
+    /// Returns an error unless this token is valid for the project to which all objects belong.
     pub(super) fn check(&self, bearer: Option<&str>) -> Result<(), ApiError> {
         match self.other_project(bearer)? {
             None => Ok(()),

@@ -1,4 +1,5 @@
-//! Tests the whole adapter over gRPC, with a simulated cloud: the promises of the contract, and the calls that the cloud counts.
+//! Tests of the whole adapter over gRPC with a simulated cloud. They check the promises of the contract, and the number of calls that the
+//! cloud counts.
 
 #![expect(
     clippy::expect_used,

@@ -1,5 +1,5 @@
-//! Provokes every error condition that a caller can meet from outside: the program is called over gRPC, with a simulated cloud. Also tests
-//! that no caller, log or metric ever shows a secret.
+//! Provokes every error condition that a caller can meet from outside. The tests call the program over gRPC, with a simulated cloud. They
+//! also check that no caller, log or metric ever shows a secret.
 
 #![expect(
     clippy::expect_used,

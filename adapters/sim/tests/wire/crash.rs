@@ -1,9 +1,9 @@
-//! Crash enumeration: if the adapter is killed after any of its writes, the controllers repeat their requests and end with exactly one of
-//! each object, and with none when no object is desired any more. The same holds if the adapter survives and only the response to that
-//! write is lost.
+//! Crash enumeration: the adapter is killed after each of its writes in turn. The controllers then repeat their requests. They end with
+//! exactly one of each desired object, and with none when no object is desired any more. The same holds if the adapter survives and only
+//! the response to that write is lost.
 //!
-//! Each run has a cloud in this process, and a real `adapter-sim` process. Run n disturbs write n; n increases until a run ends before
-//! write n.
+//! Each run has a cloud in this process, and a real `adapter-sim` process. Run n disturbs write n. The number n increases until a run ends
+//! before write n.
 
 #![expect(
     clippy::expect_used,
@@ -19,12 +19,12 @@ use futures::{StreamExt as _, stream};
 
 use self::world::{Blow, Conditions, EVER_MADE, HORIZON_MS, World};
 
-/// Number of concurrent runs, because a run mostly waits.
+/// The number of concurrent runs. It can be high because a run mostly waits.
 const AT_ONCE: usize = 8;
-/// Maximum number of writes; more than the story has.
+/// The maximum number of writes. The story, which is the sequence of desired states, has fewer writes.
 const WRITES_MAX: u64 = 100;
 
-/// Runs the story with a fault after each of its writes. Returns the number of writes.
+/// Runs the sequence of desired states with a fault after each of its writes in turn. Returns the number of writes.
 #[expect(clippy::print_stdout, reason = "the number of writes is part of the result")]
 async fn enumerate(blow: Blow, conditions: Conditions) -> u64 {
     let runs = stream::iter(1..=WRITES_MAX).map(async |write| {
@@ -40,7 +40,7 @@ async fn enumerate(blow: Blow, conditions: Conditions) -> u64 {
     struck
 }
 
-/// Asserts that all writes of the story were disturbed.
+/// Asserts that all writes of the sequence were disturbed.
 fn assert_all(struck: u64) {
     assert!((10..WRITES_MAX).contains(&struck), "the story has {struck} writes");
 }

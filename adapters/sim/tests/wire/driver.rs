@@ -1,4 +1,4 @@
-//! The driver through a real session, against a simulated cloud on a loopback port.
+//! Tests of the driver through a real session, against a simulated cloud on a loopback port.
 
 #![expect(
     clippy::expect_used,

@@ -1,5 +1,5 @@
-//! Several `adapter-sim` processes with one simulated cloud and one Lease. Tests leader election, the effect of a failover on controllers,
-//! and the vendor calls of all replicas together. Uses real time, because the processes are killed.
+//! Tests with several `adapter-sim` processes, one simulated cloud and one Lease. They test leader election, the effect of a failover on
+//! controllers, and the vendor calls of all replicas together. They use real time, because the processes are killed.
 
 #![expect(
     clippy::disallowed_methods,

@@ -1,5 +1,5 @@
-//! All tests of the simulated cloud that need a port: the cloud itself, the driver, the adapter in this process and as a program. They are
-//! in one program, because linking kube and tonic takes long.
+//! All tests of the simulated cloud that need a port. They test the cloud itself, the driver, and the adapter, both in this process and as
+//! a program. They are in one test program, because linking kube and tonic takes long.
 
 mod adapter;
 mod conditions;

@@ -1,4 +1,4 @@
-//! The program `adapter-sim` with callers that lack permission, and with hostile clients.
+//! Tests of the program `adapter-sim` with callers that lack permission, and with hostile clients.
 
 #![expect(
     clippy::expect_used,

@@ -1,4 +1,5 @@
-//! The simulated cloud over HTTP on a loopback port, with paused time: tests the behaviour that only the network shows.
+//! Tests of the simulated cloud over HTTP on a loopback port, with paused time. They check the behaviour that is visible only over the
+//! network.
 
 #![expect(clippy::unwrap_used, reason = "a test should panic on an unexpected result")]
 
@@ -29,7 +30,7 @@ async fn start(token: Option<&str>) -> Server {
     let shutdown = CancellationToken::new();
     let mut serving = JoinSet::new();
     serving.spawn(serve(listener, SharedCloud::new(cloud), shutdown.clone()));
-    // A connection pool has timers, to which paused time would jump.
+    // A connection pool has timers, and paused time would jump to them.
     #[expect(
         clippy::disallowed_methods,
         reason = "tests act as the vendor's operator, which needs no budget"
@@ -219,7 +220,7 @@ async fn unknown_path_is_refused_and_shutdown_is_clean() {
     server.serving.join_next().await.unwrap().unwrap().unwrap();
 }
 
-/// Users copy these lines, so each must do what the text promises.
+/// Users copy these lines, so each line must do what the text promises.
 #[tokio::test(start_paused = true)]
 async fn the_examples_of_the_readme_work() {
     let server = start(None).await;

@@ -17,12 +17,12 @@ pub(crate) use cloud_adapter::kit::testing::{Program, TIMEOUT, until};
 /// The program under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_adapter-sim");
 
-/// The context of a request.
+/// Returns the context of a request.
 pub(crate) fn context() -> RequestContext {
     cloud_adapter::kit::testing::context(wanted::CLUSTER)
 }
 
-/// A context that requires a fresh answer from the vendor.
+/// Returns a context that requires a fresh answer from the vendor.
 pub(crate) fn live() -> RequestContext {
     RequestContext { max_staleness: Some(prost_types::Duration::default()), ..context() }
 }

@@ -29,7 +29,7 @@ impl Cluster {
         Self { kube, port, dir: tempfile::tempdir().expect("a folder") }
     }
 
-    /// A replica with files of its own.
+    /// Creates a replica with files of its own.
     fn replica(&self, name: &str) -> CaSecret {
         let dir = self.dir.path().join(name);
         fs::create_dir_all(&dir).expect("a created folder");
@@ -62,7 +62,7 @@ async fn empty_secret_gets_a_ca_that_all_replicas_use() {
     let (one, two) = (cluster.replica("one"), cluster.replica("two"));
     let (first, second) = tokio::join!(one.prepare(now()), two.prepare(now()));
     assert!(first.is_ok() || second.is_ok(), "{first:?}, {second:?}");
-    // The process repeats a failed attempt. Here the attempt of the slower replica has failed.
+    // The process retries a failed attempt. Here the attempt of the slower replica may have failed.
     for replica in [&one, &two] {
         replica.prepare(now()).await.expect("the Secret has a CA");
     }

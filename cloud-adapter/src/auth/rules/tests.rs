@@ -4,7 +4,7 @@ use super::*;
 
 const V: &str = "/cloudadapter.v1alpha1.";
 
-/// Every method of the contract and of the standard services, and the roles that may call it.
+/// Returns every method of the contract and of the standard services, and the roles that may call it.
 fn table() -> Vec<(String, &'static [Role])> {
     use Role::{Adapter, NodeController, Operator, RouteController, ServiceController};
     const ALL: &[Role] = &Role::NAMED;

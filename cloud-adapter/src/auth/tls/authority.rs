@@ -12,7 +12,7 @@ use super::{TlsError, certificates, pair, unreadable};
 
 /// Lifetime of a certificate.
 pub(super) const LIFE_HOURS: u64 = 24;
-/// How long before its issuance a certificate is already valid, because clients' clocks may be slow.
+/// The time by which the validity of a certificate begins before it is issued, because clients' clocks may be slow.
 pub(super) const EARLIER: Duration = Duration::from_mins(10);
 
 /// The issuer of the server's certificates.
@@ -42,7 +42,7 @@ impl Authority {
         Ok(Self { issuer, chain })
     }
 
-    /// Issues a certificate with a new key for these names, valid from shortly before `now`.
+    /// Issues a certificate with a new key for these names. The certificate is valid from shortly before `now`.
     pub(super) fn issue(
         &self,
         names: &[String],

@@ -27,7 +27,7 @@ pub(super) fn parsed<'a>(der: &'a CertificateDer<'_>) -> Result<X509Certificate<
     Ok(certificate)
 }
 
-/// Refuses an expired certificate, but accepts one that is not valid yet, because clocks differ.
+/// Refuses an expired certificate, but accepts a certificate that is not valid yet, because clocks differ.
 pub(super) fn in_force(certificate: &X509Certificate<'_>, now: SystemTime) -> Result<(), TlsError> {
     let end = certificate.validity().not_after;
     let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());

@@ -22,12 +22,12 @@ use crate::{
 };
 
 thread_local! {
-    /// Time by which the wall clock was set forward, or advanced while the host was suspended.
+    /// The time by which the wall clock was set forward, or by which it advanced while the host was suspended.
     static AHEAD: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     static START: OnceCell<Instant> = const { OnceCell::new() };
 }
 
-/// The wall clock of these tests. It follows tokio's paused clock from a fixed day on.
+/// Returns the time of the wall clock of these tests. It starts on a fixed day and follows tokio's paused clock.
 fn wall() -> SystemTime {
     let passed = START.with(|start| start.get_or_init(Instant::now).elapsed());
     UNIX_EPOCH + DAY_ZERO + passed + AHEAD.get()
@@ -64,7 +64,7 @@ fn start(pair: &Pair, names: Option<&[&str]>) -> Result<Tls, String> {
     Tls::start(files(&dir, names), wall).map_err(|error| error.to_string())
 }
 
-/// Result for a client that trusts this CA: the server's leaf certificate, or the reason why the handshake failed.
+/// Returns what a client that trusts this CA receives: the server's leaf certificate, or the reason why the handshake failed.
 async fn seen(config: &Arc<ServerConfig>, ca: &Ca, name: &'static str) -> Result<Vec<u8>, String> {
     let mut roots = RootCertStore::empty();
     let pem = ca.pair().certificate;
@@ -227,7 +227,7 @@ async fn certificates_are_renewed_after_a_suspend() {
     let script = async {
         tokio::time::sleep(CHECK_EVERY * 3).await;
         assert!(!current.has_changed().expect("runs"), "no renewal is due");
-        // The monotonic clock does not advance in this time.
+        // The monotonic clock does not show the two days that passed on the wall clock.
         AHEAD.set(DAY * 2);
         tokio::time::sleep(CHECK_EVERY + Duration::from_secs(1)).await;
         assert!(current.has_changed().expect("runs"));

@@ -41,7 +41,7 @@ impl fmt::Debug for KeySet {
 }
 
 impl KeySet {
-    /// Parses a JWKS. Keys for other algorithms than RS256, ES256 and ES384 are skipped, so that tokens signed with them are refused.
+    /// Parses a JWKS. Keys for algorithms other than RS256, ES256 and ES384 are skipped, so tokens signed with such keys are refused.
     /// Source: RFC 7517.
     pub fn parse(issuer: impl Into<String>, jwks: &str) -> Result<Self, KeySetError> {
         // The parser's message may quote the file. The file has only public keys, so this reveals no secrets.
@@ -51,13 +51,13 @@ impl KeySet {
         if keys.is_empty() { Err(KeySetError::Empty) } else { Ok(Self { issuer: issuer.into(), keys }) }
     }
 
-    /// The issuer whose tokens are accepted.
+    /// Returns the issuer whose tokens are accepted.
     #[must_use]
     pub fn issuer(&self) -> &str {
         &self.issuer
     }
 
-    /// Whether the set has a key with this ID.
+    /// Returns whether the set contains a key with this ID.
     #[must_use]
     pub fn has(&self, id: &str) -> bool {
         self.keys.contains_key(id)

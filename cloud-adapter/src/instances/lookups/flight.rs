@@ -1,5 +1,5 @@
-//! One shared look-up: a listing if it is cheaper than many batches, batches for the remaining IDs, and witnesses in the free places of
-//! batches.
+//! One shared look-up. A listing comes first if it is cheaper than many batches. Batches follow for the remaining IDs, and witnesses take
+//! the free places of batches.
 
 use std::{
     collections::BTreeMap,
@@ -17,14 +17,14 @@ use crate::{
     vendor::Session,
 };
 
-/// Number of known instances that are looked up along with the requested ones. If the vendor finds none of them, its answers come from
-/// another scope.
+/// Number of known instances that are looked up along with the requested IDs. If the vendor finds none of these instances, the vendor's
+/// answers come from another scope.
 const WITNESSES: usize = 3;
 
 /// A provider ID and the vendor's ID.
 type Id = (String, String);
 
-/// The answers so far, and the session that is charged for the calls.
+/// The answers so far, and the session to which the calls are charged.
 struct Flying<'a> {
     asked: Instant,
     session: &'a Session,
@@ -59,7 +59,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         } else {
             witnesses = self.witnesses(&wanted);
         }
-        // A listing alone proves no absence, so look up the IDs that it lacks.
+        // A listing alone proves no absence, so the IDs that the listing lacks are looked up.
         let mut ids: Vec<Id> = wanted.clone().into_iter().collect();
         let room = ids.len().next_multiple_of(self.batch) - ids.len();
         let later = witnesses.split_off(room.min(witnesses.len()));
@@ -79,7 +79,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         Ok(())
     }
 
-    /// Answers from a listing that began after `asked`. Afterwards `wanted` has only the IDs that the listing lacks.
+    /// Takes answers from a listing that began after `asked`. Afterwards `wanted` contains only the IDs that the listing lacks.
     async fn list(&self, wanted: &mut Wanted, flying: &mut Flying<'_>) -> Result<(), VendorError> {
         let view = self.snapshot.at_least(Some(flying.asked), &*self.source, flying.session).await?;
         for item in &view.items {
@@ -90,7 +90,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         Ok(())
     }
 
-    /// Looks up one batch. If an error names IDs, the batch is repeated once without them; any other error applies to the whole batch.
+    /// Looks up one batch. If an error names IDs, the batch is repeated once without these IDs. Any other error applies to the whole batch.
     async fn ask(&self, batch: &[Id], flying: &mut Flying<'_>) -> Result<Able, VendorError> {
         let error = match self.send(batch, flying).await {
             Ok(able) => return Ok(able),
@@ -126,7 +126,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         Ok(Able::Yes)
     }
 
-    /// Selects known instances as witnesses, different ones each time.
+    /// Selects known instances as witnesses. Each call selects different instances.
     fn witnesses(&self, wanted: &Wanted) -> Vec<Id> {
         let known = self.snapshot.sample(WITNESSES, self.round.fetch_add(1, Ordering::Relaxed));
         let others = known.into_iter().filter(|id| !wanted.contains_key(id));
@@ -134,7 +134,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
     }
 }
 
-/// The results of a look-up in the form that the snapshot stores.
+/// Returns the results of a look-up in the form that the snapshot stores.
 fn looked_up(asked: Instant, found: &BTreeMap<String, LookupResult>) -> LookedUp<Instance> {
     let mut read = LookedUp { asked, found: Vec::new(), gone: Vec::new() };
     for (id, answer) in found {

@@ -1,4 +1,4 @@
-//! Many concurrent requests cause few vendor calls. Uses a source that counts calls, and paused time.
+//! Many concurrent requests cause few vendor calls. The tests use a source that counts calls, and paused time.
 
 mod queued;
 
@@ -26,11 +26,11 @@ const PAGE: usize = 20;
 /// The duration of a vendor call.
 const CALL: Duration = Duration::from_millis(100);
 
-/// A vendor with instances that records its calls.
+/// A vendor with instances. The vendor records its calls.
 #[derive(Default)]
 struct Source {
     there: Mutex<BTreeSet<String>>,
-    /// The results of the next look-ups; further look-ups succeed.
+    /// The results of the next look-ups. Later look-ups succeed.
     errors: Mutex<VecDeque<Option<VendorError>>>,
     batches: Mutex<Vec<(usize, Priority)>>,
     pages: AtomicUsize,
@@ -113,7 +113,7 @@ impl Bed {
     }
 
     fn over(source: Source, count: usize) -> Self {
-        // This fails if a provider is installed already; that provider is then used.
+        // This call fails if another test has installed a provider; the tests then use that provider.
         let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let vendor = Vendor::new(&cloud_budget::Config::default(), Arc::new(Never), &Metrics::new()).unwrap();
         let source = Arc::new(source);
@@ -140,7 +140,7 @@ impl Bed {
         self.source.errors.lock().unwrap().extend(errors);
     }
 
-    /// The sizes of the look-ups made so far.
+    /// Returns the sizes of the look-ups made so far.
     fn batches(&self) -> Vec<usize> {
         self.source.batches.lock().unwrap().iter().map(|(size, _)| *size).collect()
     }

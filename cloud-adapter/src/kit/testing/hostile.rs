@@ -1,5 +1,5 @@
-//! A hostile user of one namespace knows all IDs, names and addresses of the project. Whatever this user requests, objects of others must
-//! not change, and others must get what they request.
+//! A hostile user of one namespace knows all IDs, names and addresses of the project. Whatever this user requests, objects of other users
+//! must not change, and other users must get what they request.
 //!
 //! The requests pass the runtime's own checks and decisions. The driver's test executes the writes on a cloud of its own, and checks each
 //! write of the attacker.
@@ -19,7 +19,7 @@ use crate::{NextAction, Request, driver::DesiredLoadBalancer};
 
 /// The namespace of the attacker.
 pub const EVIL: &str = "evil";
-/// Maximum number of writes of the attacker in a row.
+/// Maximum number of consecutive writes of the attacker.
 const WRITES_MAX: u64 = 5;
 /// Maximum number of writes until a victim has what it requests.
 const SETTLED: usize = 80;
@@ -36,7 +36,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// A Service with this UID.
+    /// Creates a Service with this UID.
     pub fn new(cluster: &'static str, uid: String, mut wish: DesiredLoadBalancer) -> Self {
         wish.key.cluster_id = cluster.to_owned();
         wish.key.owner_uid.clone_from(&uid);
@@ -44,7 +44,7 @@ impl Service {
         Self { cluster, wish, adoption: Adoption::Never, known: None, recreate: Recreate::IfError }
     }
 
-    /// The request for the load balancer.
+    /// Returns the request for the load balancer.
     pub fn ensure(&self) -> Request {
         let ids = self.known.iter().map(|id| ("loadbalancer".to_owned(), id.clone())).collect();
         let request = EnsureLoadBalancerRequest {
@@ -60,7 +60,7 @@ impl Service {
         Request::Ensure(request.into(), Arc::clone(&self.wish.backends))
     }
 
-    /// The request to delete the load balancer.
+    /// Returns the request to delete the load balancer.
     pub fn delete(&self) -> Request {
         let request = DeleteLoadBalancerRequest {
             key: Some(self.wish.key.clone()),
@@ -87,13 +87,13 @@ pub struct Players {
 }
 
 impl Players {
-    /// A new UID.
+    /// Returns a new UID.
     pub fn uid(&mut self) -> String {
         self.uids += 1;
         format!("uid-{}", self.uids)
     }
 
-    /// The last writes of the attacker.
+    /// Returns the last writes of the attacker.
     pub fn last_writes(&self) -> String {
         let last: Vec<&str> = self.log.iter().rev().take(12).rev().map(String::as_str).collect();
         format!("after {} requests of the attacker; the last writes:\n{}", self.tries, last.join("\n"))
@@ -107,7 +107,7 @@ pub trait Project {
 
     /// The Services.
     fn players(&mut self) -> &mut Players;
-    /// A random number below `n`.
+    /// Returns a random number below `n`.
     fn below(&mut self, n: u64) -> u64;
     /// Returns the next write for a request, as the runtime decides.
     fn next_write(
@@ -117,21 +117,21 @@ pub trait Project {
     ) -> Result<NextAction<Self::Step>, AdapterError>;
     /// Executes a write of a victim.
     fn execute(&mut self, step: &Self::Step);
-    /// Executes a write of the attacker, and checks that no object of others has changed.
+    /// Executes a write of the attacker, and checks that no object of other users has changed.
     fn execute_attack(&mut self, service: &Service, step: &Self::Step);
     /// Lets the cloud complete its pending changes.
     fn wait(&mut self);
-    /// A new Service of the attacker.
+    /// Returns a new Service of the attacker.
     fn attacker(&mut self) -> Service;
-    /// A random change of a Service of the attacker.
+    /// Returns a random change of a Service of the attacker.
     fn another_wish(&mut self, service: &Service) -> Service;
 
-    /// True with a probability of 1/n.
+    /// Returns true with a probability of 1/n.
     fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// Lets a victim get what it requests. The attacker writes in between.
+    /// Repeats the request of a victim until the victim has what it requests. The attacker writes in between.
     #[track_caller]
     fn settles(&mut self, name: &str) {
         self.reaches(name, Service::ensure);
@@ -159,7 +159,7 @@ pub trait Project {
         panic!("{name} does not have what it requests: {last}\n{}", self.players().last_writes());
     }
 
-    /// A new request for, or a deletion of, a Service of the attacker, and some of the writes that follow.
+    /// Makes a new request for a Service of the attacker or deletes such a Service, and executes some of the writes that follow.
     fn attack(&mut self) {
         let count = u64::try_from(self.players().attackers.len()).expect("few");
         let at = usize::try_from(self.below(count)).expect("few");

@@ -1,4 +1,4 @@
-//! The program of an adapter as a separate process. All its output is read, so that it never blocks.
+//! The program of an adapter as a separate process. The tests read all output of the program, so that it never blocks.
 
 use std::{
     ffi::OsStr,
@@ -29,7 +29,7 @@ use tonic_health::pb::{
 
 use super::{TIMEOUT, context, until};
 
-/// The flags for free ports.
+/// The flags that select free ports.
 const PORTS: [&str; 4] = ["--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"];
 
 /// A running adapter. It is killed when this value is dropped.
@@ -37,7 +37,7 @@ const PORTS: [&str; 4] = ["--grpc-address", "127.0.0.1:0", "--http-address", "12
 pub struct Program {
     /// A channel to the gRPC port.
     pub channel: Channel,
-    /// The address of the gRPC port in the log: an IP address, or a socket.
+    /// The address of the gRPC port in the log: an IP address, or the path of a socket.
     pub grpc: String,
     /// The port of metrics and probes.
     pub http: SocketAddr,
@@ -95,7 +95,7 @@ impl Program {
         Self { channel, grpc, http, child, log, reading }
     }
 
-    /// The adapter's answer to `GetInfo` for this cluster. The adapter answers even while its cloud is unreachable.
+    /// Returns the adapter's answer to `GetInfo` for this cluster. The adapter answers even while its cloud is unreachable.
     pub async fn info(&self, cluster: &str) -> GetInfoResponse {
         info(&self.channel, cluster).await.expect("an answer")
     }
@@ -105,7 +105,7 @@ impl Program {
         until("the self-check", async || is_ready(&self.channel, cluster).await).await;
     }
 
-    /// Asserts that the program is healthy, but does not serve controllers yet.
+    /// Asserts that the program is healthy but does not serve controllers yet.
     pub async fn serves_without_cloud(&self) {
         let mut health = HealthClient::new(self.channel.clone());
         for (service, wanted) in [
@@ -117,7 +117,7 @@ impl Program {
         }
     }
 
-    /// Waits until the reason why the adapter does not serve controllers has all these parts.
+    /// Waits until the adapter's reason for not serving controllers contains all these texts.
     pub async fn waits_for(&self, parts: &[&str]) {
         let mut instances = InstanceServiceClient::new(self.channel.clone());
         until(&format!("a reason with {parts:?}"), async || {
@@ -131,14 +131,14 @@ impl Program {
         .await;
     }
 
-    /// Reads a page of the port of metrics and probes.
+    /// Reads a page from the HTTP port, which serves metrics and probes.
     pub async fn page(&self, path: &str) -> String {
         let client = reqwest::Client::builder().no_proxy().build().expect("a client");
         let answer = client.get(format!("http://{}{path}", self.http)).send().await.expect("an answer");
         answer.text().await.expect("text")
     }
 
-    /// The ID of the process.
+    /// Returns the ID of the process.
     pub fn id(&self) -> u32 {
         self.child.id().expect("runs")
     }
@@ -155,12 +155,12 @@ impl Program {
         self.child.kill().await.expect("the process was running");
     }
 
-    /// Whether the process is still running.
+    /// Returns whether the process is still running.
     pub fn is_alive(&mut self) -> bool {
         self.child.try_wait().expect("its state").is_none()
     }
 
-    /// The log so far.
+    /// Returns the log so far.
     pub fn log(&self) -> String {
         self.log.lock().expect("whole").clone()
     }
@@ -180,7 +180,7 @@ impl Program {
     }
 }
 
-/// Whether the adapter has passed its self-check, and answers a controller of this cluster.
+/// Returns whether the adapter has passed its self-check and answers a controller of this cluster.
 pub async fn is_ready(channel: &Channel, cluster: &str) -> bool {
     info(channel, cluster).await.is_ok_and(|info| info.scope.is_some())
 }
@@ -196,7 +196,7 @@ fn command(program: &str, flags: impl IntoIterator<Item: AsRef<OsStr>>) -> Comma
     command
 }
 
-/// Parses the addresses, if this line of the log has them.
+/// Parses the addresses, if this line of the log contains them.
 fn listens(line: &str) -> Option<(String, SocketAddr)> {
     let line: serde_json::Value = serde_json::from_str(line).ok()?;
     let field = |name: &str| Some(line.get("fields")?.get(name)?.as_str()?.to_owned());

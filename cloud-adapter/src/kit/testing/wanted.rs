@@ -10,18 +10,18 @@ use crate::{
     kit::digest,
 };
 
-/// A TCP port, and a node port for it.
+/// Returns a listener on a TCP port, with a node port.
 pub fn tcp(port: u32) -> Listener {
     let node_port = Some(30_000 + port % 1000);
     Listener { protocol: Protocol::Tcp.into(), port, node_port, ..Listener::default() }
 }
 
-/// A UDP port, and a node port for it.
+/// Returns a listener on a UDP port, with a node port.
 pub fn udp(port: u32) -> Listener {
     Listener { protocol: Protocol::Udp.into(), ..tcp(port) }
 }
 
-/// The node `node-n` with an address of each family.
+/// Returns the node `node-n`, with an address of each IP family.
 pub fn backend(provider_id: String, n: u8) -> Backend {
     Backend {
         provider_id,
@@ -31,7 +31,7 @@ pub fn backend(provider_id: String, n: u8) -> Backend {
     }
 }
 
-/// A load balancer with IPv4.
+/// Returns the specification of a load balancer with IPv4.
 pub fn spec(scheme: Scheme, listeners: impl Into<Vec<Listener>>) -> LoadBalancerSpec {
     LoadBalancerSpec {
         scheme: scheme.into(),
@@ -41,7 +41,7 @@ pub fn spec(scheme: Scheme, listeners: impl Into<Vec<Listener>>) -> LoadBalancer
     }
 }
 
-/// The load balancer of the Service `shop/web` of the cluster `c-1`.
+/// Returns the load balancer of the Service `shop/web` of the cluster `c-1`.
 pub fn web(spec: LoadBalancerSpec, backends: impl IntoIterator<Item = Backend>) -> DesiredLoadBalancer {
     let [kind, namespace, name, uid] = ["Service", "shop", "web", "u-1"].map(str::to_owned);
     hashed(DesiredLoadBalancer {
@@ -70,7 +70,7 @@ pub fn with(
     hashed(desired)
 }
 
-/// The fence of the only writer.
+/// Returns the fence of the only writer.
 pub fn writer() -> Fence {
     Fence { scope: "service-controller/0".to_owned(), epoch: 1, sequence: 1 }
 }

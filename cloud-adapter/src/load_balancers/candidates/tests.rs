@@ -1,4 +1,4 @@
-//! Tests which load balancers are adopted.
+//! These tests show which load balancers are adopted.
 
 use cloud_api_proto::v1alpha1::{LoadBalancer, LoadBalancerKey, LoadBalancerSpec, Owner, Recreate};
 
@@ -47,7 +47,7 @@ fn record(id: &str, name: &str, key: Option<LoadBalancerKey>) -> Shared<()> {
     Arc::new(LoadBalancerRecord::new(summary, ()))
 }
 
-/// Returns the ID of the adopted load balancer; empty if none is adopted.
+/// Returns the ID of the adopted load balancer. Empty: no load balancer is adopted.
 fn adopted(items: &[Shared<()>], adoption: Adoption, known: Option<&str>) -> Result<String, AdapterError> {
     let candidates = Candidates::find(&WriteOnly, items, &present(adoption, known));
     Ok(match candidates.adopt(adoption, known, NAMESPACE, |id: &str| id == GRANTED)? {

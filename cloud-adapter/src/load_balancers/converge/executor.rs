@@ -1,4 +1,4 @@
-//! Executes tasks: does what the state of a task says, and passes the result to the state machine as an event.
+//! Executes tasks. The executor does what the state of a task says, and passes the result to the state machine as an event.
 
 use std::{
     sync::{Arc, PoisonError},
@@ -28,23 +28,23 @@ use crate::{
 
 pub(super) type DriverEvent<D> = Event<<D as Driver>::Detail, <D as Driver>::Step>;
 
-/// A running task with its connections to the runtime. When the executor is dropped, also after a panic, the task is removed.
+/// A running task with its connections to the runtime. The task is removed when the executor is dropped, even after a panic.
 pub(super) struct Executor<D: Driver> {
     pub(super) converger: Arc<Converger<D>>,
     pub(super) key: LoadBalancerKey,
     pub(super) task: Task<D::Detail, D::Step>,
-    /// The order that the task works on.
+    /// The request that the task carries out.
     pub(super) order: Order,
     pub(super) orders: watch::Receiver<Order>,
     /// The current priority of the task.
     pub(super) priority: watch::Receiver<Priority>,
     pub(super) progress: watch::Sender<Progress<D::Detail>>,
-    /// The term in which the task runs. The task ends with it.
+    /// The term in which the task runs. When the term ends, the task ends.
     pub(super) term: Term,
     pub(super) meter: Arc<Meter>,
     /// The queue positions of the task's vendor calls.
     pub(super) position: QueuePosition,
-    /// Whether a user waits for the task. A user still waits after the priority was raised for traffic.
+    /// Whether a user waits for the task. This stays true after the priority was raised for traffic.
     pub(super) user_waits: bool,
     pub(super) count: TaskCount,
 }
@@ -106,7 +106,7 @@ impl<D: Driver> Executor<D> {
         }
     }
 
-    /// Publishes the result, and removes the task from the running ones, unless there is a newer order.
+    /// Publishes the result, and removes the task from the running tasks, unless there is a newer order.
     fn publish(&self, result: Result<End<D::Detail>, AdapterError>) -> DriverEvent<D> {
         let mut tasks = self.converger.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let order = self.order.number;
@@ -137,7 +137,7 @@ impl<D: Driver> Drop for Executor<D> {
     }
 }
 
-/// Whether the caller will repeat the same request to this process.
+/// Returns whether the caller will repeat the same request to this process.
 fn is_tried_again(error: &AdapterError) -> bool {
     error.retry_after.is_some() && error.reason != Reason::NotLeader
 }

@@ -1,6 +1,7 @@
-//! A vendor write that a task repeats because it failed: since when, and whether the failure is worth a report. Pure.
+//! A vendor write that failed and that a task repeats. This module records when the failures began, and decides whether to report them.
+//! This module is pure.
 //!
-//! A failure that ends the task is not counted here: the caller gets it as an error.
+//! Failures that end the task are not counted here, because the caller gets such a failure as an error.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,25 +9,26 @@ use tokio::time::Instant;
 
 /// Number of failures of the same step after which callers get a report.
 const TIMES: u32 = 3;
-/// Time since the first failure after which callers get a report, however often the step was tried.
+/// Time since the first failure after which callers get a report, however often the task has tried the step.
 const LASTS: Duration = Duration::from_secs(10);
 
-/// The failures of the plan's first step.
+/// The failures of the first step of the plan.
 #[derive(Clone, Debug)]
 pub(super) struct Failing<S> {
     step: Arc<S>,
     failure: Failure,
 }
 
-/// The last failure of a step that is tried again.
+/// The last failure of a step that the task tries again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// The step with its object, and the vendor's error.
+    /// The description of the step with its object, and the vendor's error.
     error: Arc<str>,
     times: u32,
-    /// Time of the first failure. `None`: since then, the cloud was changing the load balancer, so only the number of failures counts.
+    /// The time of the first failure. `None`: the cloud was changing the load balancer after that failure, so only the number of failures
+    /// counts.
     since: Option<Instant>,
-    /// It is unknown whether the write was made.
+    /// True if it is unknown whether the vendor made the write.
     unknown: bool,
     next: Instant,
 }
@@ -36,13 +38,13 @@ pub(crate) struct Failure {
 pub(super) struct Try<'a> {
     pub(super) error: &'a str,
     pub(super) unknown: bool,
-    /// Estimated time of the next try.
+    /// The estimated time of the next attempt.
     pub(super) next: Instant,
     pub(super) now: Instant,
 }
 
 impl<S: PartialEq> Failing<S> {
-    /// Adds a failure. A failure of another step replaces the earlier ones.
+    /// Adds a failure. A failure of another step replaces the earlier failures.
     pub(super) fn add(before: Option<Self>, step: &Arc<S>, failed: Try<'_>) -> Self {
         let Try { error, unknown, next, now } = failed;
         let before = before.filter(|it| it.step == *step).map(|it| it.failure);
@@ -57,13 +59,13 @@ impl<S: PartialEq> Failing<S> {
         Self { step: Arc::clone(step), failure }
     }
 
-    /// The failures that are still of interest when the plan begins with this step.
+    /// Returns the failures that still matter when the plan begins with this step.
     pub(super) fn planned(self, step: &S) -> Option<Self> {
         Some(self).filter(|it| *it.step == *step)
     }
 
-    /// The failures that are still of interest while the cloud is changing the load balancer: not those of an unknown outcome, because the
-    /// write was made. The wait for the cloud is not a failure.
+    /// Returns the failures that still matter while the cloud is changing the load balancer. Failures with an unknown outcome no longer
+    /// matter, because the write was made. The wait for the cloud is not a failure.
     pub(super) fn cloud_works(mut self) -> Option<Self> {
         self.failure.since = None;
         Some(self).filter(|it| !it.failure.unknown)
@@ -75,8 +77,8 @@ impl<S: PartialEq> Failing<S> {
 }
 
 impl Failure {
-    /// The text of the report, if the failure lasts. The text before the last semicolon is constant for the same failure, apart from
-    /// numbers in the vendor's words. `pause`: time for which the adapter sends nothing.
+    /// Returns the text of the report, if the failure lasts. The text before the last semicolon is constant for the same failure, apart
+    /// from numbers in the vendor's words. `pause` is the time for which the adapter sends nothing.
     pub(crate) fn report(&self, now: Instant, pause: Duration) -> Option<String> {
         let lasts = self.since.is_some_and(|since| now.duration_since(since) >= LASTS);
         (lasts || self.times >= TIMES).then(|| {

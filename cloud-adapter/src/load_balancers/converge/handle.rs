@@ -1,4 +1,4 @@
-//! A running task, as seen by RPCs: they join it, wait for its end, and read its progress.
+//! A running task, as RPCs use it: they join the task, wait for its end, and read its progress.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::vendor::{Meter, QueuePosition};
 #[derive(Clone, Debug)]
 pub(crate) struct Handle<D> {
     pub(super) orders: watch::Sender<Order>,
-    /// The priority of the task. Raising it also raises its queued vendor calls.
+    /// The priority of the task. A higher priority also applies to the task's queued vendor calls.
     pub(super) priority: watch::Sender<Priority>,
     pub(super) progress: watch::Receiver<Progress<D>>,
     /// The trace of the call that started the task.
@@ -30,19 +30,20 @@ pub(crate) struct Handle<D> {
 pub(crate) enum Progress<D> {
     /// The task is running.
     ///
-    /// `failure`: the last write failed, and is tried again.
+    /// If `failure` is set, the last write failed and the task will try it again.
     Working { done: u32, total: u32, waits_for: String, failure: Option<Failure> },
     /// The task has ended for the order with this number.
     Ended { order: u64, done: u32, result: Result<End<D>, AdapterError> },
 }
 
 impl<D: Clone> Handle<D> {
-    /// The queue positions of the task's vendor calls.
+    /// Returns the queue positions of the task's vendor calls.
     pub(crate) fn position(&self) -> &QueuePosition {
         &self.position
     }
 
-    /// Waits until the task has ended, at most until `until`. Returns its progress, and adds its cost to the caller's meter.
+    /// Waits until the task has ended, but no longer than until `until`. Returns the progress of the task, and adds its cost to the
+    /// caller's meter.
     ///
     /// # Errors
     /// Returns `OPERATION_CONFLICT` as soon as a newer desired state replaces the order with this number.
@@ -55,7 +56,7 @@ impl<D: Clone> Handle<D> {
         let mut orders = self.orders.subscribe();
         let ended = |progress: &Progress<D>| matches!(progress, Progress::Ended { .. });
         tokio::select! {
-            // Reaching the time limit is normal: the task continues in the background.
+            // When the time limit is reached, the task continues in the background.
             () = tokio::time::sleep_until(until) => (),
             _ = self.progress.wait_for(ended) => (),
             () = newer(&mut orders, number) => (),

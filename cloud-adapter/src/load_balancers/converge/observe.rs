@@ -1,4 +1,4 @@
-//! One observation of a key's load balancers, with the fewest vendor calls, and the decision after it.
+//! Observes a key's load balancers with the fewest vendor calls, and then decides what to do.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -23,7 +23,7 @@ use crate::{
 /// The result of a search for the key's load balancers.
 struct Found<D: Driver> {
     view: View<Record<D>>,
-    /// Time at which the vendor was asked, if it answered that the key has no load balancer.
+    /// The time at which the vendor was asked, if the vendor answered that the key has no load balancer.
     absent: Option<Instant>,
 }
 
@@ -79,15 +79,16 @@ impl<D: Driver> Executor<D> {
         Ok(Found::new(snapshot.at_least(Some(not_before), &**driver, &session).await?))
     }
 
-    /// Whether to read only the load balancers of the key: a user waits, and fewer users wait than a listing has pages.
+    /// Returns whether to read only the load balancers of the key. This is the case if a user waits and fewer users wait than a listing has
+    /// pages.
     fn is_worth_a_read(&self) -> bool {
         let pages = self.converger.snapshot.pages().unwrap_or_default();
         let user_waits = self.user_waits && matches!(self.order.goal, Goal::Present(..));
         user_waits && pages > 1 && self.converger.awaited(pages) < pages
     }
 
-    /// The ID of the key's load balancer, if there is exactly one. No proof is needed here: a load balancer of the last observation rarely
-    /// disappears before the next.
+    /// Returns the ID of the key's load balancer, if there is exactly one. No proof is needed here, because a load balancer rarely
+    /// disappears between two observations.
     fn known_id(&self) -> Option<String> {
         let known = self.converger.snapshot.view(None)?;
         let mut own = known.items.iter().filter(|record| record.belongs_to(&self.key));
@@ -102,7 +103,7 @@ impl<D: Driver> Executor<D> {
     async fn look_up(&self, vendor_id: &str) -> Result<Option<View<Record<D>>>, VendorError> {
         let Converger { snapshot, driver, .. } = &*self.converger;
         let asked = Instant::now();
-        // Unlike a listing, which other tasks share, this call is made for the waiting user alone.
+        // This call is made for the waiting user alone, while other tasks would share a listing.
         let session = self.session(Priority::Interactive);
         match driver.look_up(&session, vendor_id).await? {
             Lookup::Found(record) if record.belongs_to(&self.key) => {
@@ -113,15 +114,15 @@ impl<D: Driver> Executor<D> {
         }
     }
 
-    /// Reads the load balancers of the key if a listing would only be needed to prove that there are none. `None`: the task needs a
-    /// listing, or there is no proof.
+    /// Reads the load balancers of the key, if a listing would serve only to prove that there are none. `None`: the task needs a listing,
+    /// or there is no proof.
     async fn find(&self, not_before: Instant) -> Result<Option<Found<D>>, VendorError> {
         let Goal::Present(desired, terms) = &self.order.goal else { return Ok(None) };
         let Converger { snapshot, driver, .. } = &*self.converger;
-        // A load balancer to adopt or share does not have the key's tags.
+        // A load balancer that the Service adopts or shares does not have the key's tags.
         let tagged =
             desired.shares().is_none() && matches!(terms.adoption, Adoption::Unspecified | Adoption::Never);
-        // The cached listing is also used to check names, and the fences that the previous leader wrote.
+        // The cached listing is also used to check names, and to check fences that the previous leader wrote.
         let since = self.term.since();
         let trusted = self.converger.trust(since).max(since + driver.describe().consistency_horizon);
         let trusted = Some(self.order.bound.map_or(trusted, |bound| bound.max(trusted)));
@@ -144,7 +145,7 @@ impl<D: Driver> Executor<D> {
         Ok(snapshot.view(trusted).map(|view| Found { view, absent }))
     }
 
-    /// Refuses addresses of another key's load balancer that is being recreated: they are free only temporarily.
+    /// Refuses addresses of another key's load balancer that is being recreated, because these addresses are free only temporarily.
     fn check_addresses(&self) -> Result<(), AdapterError> {
         let Goal::Present(desired, _) = &self.order.goal else { return Ok(()) };
         for (at, requested) in desired.spec.requested_addresses.iter().enumerate() {
@@ -155,7 +156,7 @@ impl<D: Driver> Executor<D> {
                     Some(Value::Hostname(_)) | None => false,
                 });
                 let owner = former.summary.owner.clone().unwrap_or_default();
-                // The owner is the same Service, deleted and created again.
+                // The owner may be the same Service, which was deleted and created again.
                 let same = owner.namespace == desired.owner.namespace && owner.name == desired.owner.name;
                 (has && !same).then_some(owner)
             });

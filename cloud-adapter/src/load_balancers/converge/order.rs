@@ -10,7 +10,7 @@ use crate::{fence::check_tag, vendor::Purpose};
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     pub(crate) goal: Goal,
-    /// The writer's fence. Callers that join a running task do not change the sequence of this fence, because a new sequence would cause
+    /// The writer's fence. When callers join a running task, the sequence of this fence does not change, because a new sequence would cause
     /// another write of tags.
     pub(crate) fence: Fence,
     /// The caller, the owner and the priority.

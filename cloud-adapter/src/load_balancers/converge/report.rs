@@ -1,4 +1,4 @@
-//! For the status page: the load balancers that are being converged, and what each of them waits for.
+//! The report for the status page: the load balancers that are being converged, and what the task of each load balancer waits for.
 
 use std::sync::PoisonError;
 
@@ -15,14 +15,14 @@ pub(crate) struct TaskReport {
     /// The name of the owner.
     pub(crate) name: String,
     pub(crate) waits_for: String,
-    /// Time at which the change was first requested. Each retry after a failure is a new task.
+    /// The time at which the change was first requested. Each retry after a failure is a new task.
     pub(crate) began: Instant,
     pub(crate) done: u32,
     pub(crate) total: u32,
 }
 
 impl<D: Driver> Converger<D> {
-    /// At most `most` running tasks, the oldest first, and the number of the remaining ones.
+    /// Returns at most `most` running tasks, the oldest first, and the number of the remaining tasks.
     pub(crate) fn report(&self, most: usize) -> (Vec<TaskReport>, usize) {
         let mut running: Vec<_> = {
             let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,6 @@
 //! The state machine of a task. Pure: [`Task::step`] computes the next task from an event, and the executor does what its state says.
 //!
-//! `docs/explain/tasks.md` has the table of transitions.
+//! The table of transitions is in `docs/explain/tasks.md`.
 
 #[cfg(test)]
 mod tests;
@@ -22,21 +22,21 @@ use crate::driver::{Deduplication, Description, Fault, LoadBalancerRecord, Outco
 
 /// Maximum interval between observations of a task.
 const POLL_MAX: Duration = Duration::from_secs(15);
-/// Maximum time without progress. After this, the caller gets an error, and may retry.
+/// Maximum time without progress. After this time the caller gets an error, and may retry.
 const STUCK: Duration = Duration::from_mins(15);
 /// Number of consecutive unknown outcomes after which the caller gets an error.
 const UNKNOWN_MAX: u32 = 3;
 
 pub(super) type History<D, S> = memory::History<S, Arc<LoadBalancerRecord<D>>>;
 
-/// The state of a task, which is what the executor does now.
+/// The state of a task, which says what the executor does now.
 #[derive(Clone, Debug)]
 pub(super) enum State<D, S> {
-    /// Observe the key's load balancers, and decide. `polls`: read only the known load balancer, without searching for others.
+    /// Observe the key's load balancers, and decide. If `polls` is set, read only the known load balancer, and do not search for others.
     Observing { not_before: Instant, polls: bool },
     /// Make one write. The write is already in the history, so that a panic does not lose it.
     Writing(Write<S>),
-    /// Wait for the delay or a newer order.
+    /// Wait until the delay has passed or a newer order arrives.
     Waiting { delay: Duration, waits_for: String },
     /// Publish the result, unless there is a newer order.
     Ending { result: Result<End<D>, AdapterError>, not_before: Instant },
@@ -50,7 +50,7 @@ pub(super) struct Write<S> {
     /// The vendor IDs of the key's load balancers before the write.
     pub(super) vendor_ids: Vec<String>,
     kind: WriteKind,
-    /// The last write before this one.
+    /// The last write before this write.
     before: Option<Written<S>>,
 }
 
@@ -62,9 +62,9 @@ pub(super) enum Event<D, S> {
     Outdated,
     Written(Outcome),
     WriteFailed(VendorError),
-    /// The delay is over. Observations no older than this time are acceptable.
+    /// The delay is over. Observations since this time are acceptable.
     Elapsed(Instant),
-    /// A newer order has replaced the one of the last observation.
+    /// A newer order has replaced the order of the last observation.
     Replaced,
     /// The observation or the decision failed, or the term is over.
     Failed(AdapterError),
@@ -75,7 +75,7 @@ pub(super) enum Event<D, S> {
 #[derive(Clone, Debug)]
 pub(super) struct Observation<D, S> {
     pub(super) decision: Decision<D, S>,
-    /// Earliest start of an observation that proves absence.
+    /// The earliest start of an observation that proves absence.
     pub(super) proof: Instant,
     /// Whether this observation proves absence.
     pub(super) fresh: bool,
@@ -104,9 +104,9 @@ impl From<Description> for Cloud {
 pub(super) struct Task<D, S> {
     pub(super) state: State<D, S>,
     pub(super) history: History<D, S>,
-    /// Number of writes that were made.
+    /// The number of writes that the task has made.
     pub(super) done: u32,
-    /// Number of writes in the newest plan, including those already made.
+    /// The number of writes in the newest plan, including the writes that the task has made.
     pub(super) total: u32,
     /// The ID of the load balancer that this task created, if the vendor returned it.
     pub(super) created: Option<String>,
@@ -148,7 +148,7 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
         }
     }
 
-    /// The last failure of a write that is tried again.
+    /// Returns the last failure of a write that the task tries again.
     pub(super) fn failure(&self) -> Option<&Failure> {
         self.failing.as_ref().map(Failing::failure)
     }
@@ -186,26 +186,26 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
         self
     }
 
-    /// Earliest start of an observation that proves absence: after the task started, and late enough to show the last writes of this
-    /// process and of the previous leader.
+    /// Returns the earliest start of an observation that proves absence. Such an observation starts after the task, and late enough to show
+    /// the last writes of this process and of the previous leader.
     pub(super) fn proof(&self, goal: &Goal) -> Instant {
         let former = self.former_horizon(goal).map(|horizon| self.term_began + horizon);
         let last = self.history.last.as_ref().filter(|last| last.kind != WriteKind::Remove);
         former.max(last.map(|last| last.shows)).map_or(self.started, |proof| proof.max(self.started))
     }
 
-    /// How long after the start of the term reads may lack the previous leader's writes for the key. The outcome of that leader's last
-    /// create is unknown to this process, and the vendor may still execute that create. `None`: there is nothing to wait for.
+    /// Returns how long after the start of the term reads may lack the previous leader's writes for the key. This process does not know the
+    /// outcome of that leader's last create, which the vendor may still execute. `None`: there is nothing to wait for.
     fn former_horizon(&self, goal: &Goal) -> Option<Duration> {
         let Cloud { consistency_horizon, create_horizon, deduplication, .. } = self.cloud;
         let guarded = deduplication != Deduplication::ListThenCreate;
         match goal {
             Goal::Present(_, terms) if terms.adoption == Adoption::ById => Some(consistency_horizon),
-            // The vendor refuses a second create, or answers with the result of the first.
+            // The vendor refuses a second create, or answers with the result of the first create.
             Goal::Present(..) if guarded => None,
-            // No load balancer is created for a key that shares one.
+            // No load balancer is created for a Service that shares a load balancer.
             Goal::Present(desired, _) if desired.shares().is_some() => Some(consistency_horizon),
-            // This process removed a load balancer in this term, so the previous leader cannot have created another.
+            // This process removed a load balancer in this term, so the last create of the previous leader is no longer in progress.
             Goal::Present(..) | Goal::Absent { .. }
                 if !guarded && self.history.removed.is_some_and(|at| at >= self.term_began) =>
             {
@@ -243,7 +243,7 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
         self.total = self.done.saturating_add(u32::try_from(steps.len()).unwrap_or(u32::MAX));
         let Some(step) = steps.into_iter().next() else { return no_step(now) };
         self.failing = self.failing.take().and_then(|it| it.planned(&step));
-        // While reads may not show the last create, any other create could produce a duplicate.
+        // While reads may not show the last create yet, any other create could produce a duplicate.
         let early = if kind == WriteKind::Create { proof > now } else { self.repeats(&step, now) };
         if early {
             return self
@@ -262,7 +262,7 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
         let Write { step, vendor_ids, kind, .. } = write;
         self.created = match (outcome, kind) {
             (Outcome::Created(vendor_id), _) => Some(vendor_id),
-            // The known ID may be outdated now.
+            // The known ID may be outdated after this write.
             (_, WriteKind::Create | WriteKind::Remove) => None,
             (_, WriteKind::Change) => self.created.take(),
         };
@@ -287,7 +287,7 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
             self.record(&step, kind, now + self.late_horizon(kind), now);
             self.history.last.iter_mut().for_each(|last| last.failure = Some(failure.as_str().into()));
         } else if error.fault == Fault::Busy && kind == WriteKind::Create {
-            // The load balancer exists, but reads do not show it yet: wait for the horizon, as after a create.
+            // The load balancer exists, but reads do not show it yet. The task waits for the horizon, as after a create.
             self.record(&step, kind, now + self.cloud.consistency_horizon, now);
         } else {
             self.history.last = before;
@@ -301,9 +301,9 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
             ));
         }
         match error.fault {
-            // The object is being changed, or has disappeared, so observe again.
+            // Another change of the object is in progress, or the object has disappeared, so the task observes again.
             Fault::Busy | Fault::NotFound => self.wait_unless_stuck(failure, now),
-            // Check the outcome first. The step is not repeated until reads are reliable.
+            // The task checks the outcome first. It repeats the step only when reads are reliable.
             Fault::OutcomeUnknown if self.unknown < UNKNOWN_MAX => {
                 self.unknown += 1;
                 self.wait(checks_first(&failure))
@@ -327,7 +327,7 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
         }
     }
 
-    /// Counts a failure, for the report to callers. The next try follows the next poll, and reads that show the last write reliably.
+    /// Counts a failure, for the report to callers. The next attempt follows the next poll, and reads that show the last write reliably.
     fn count(&mut self, step: &Arc<S>, error: &VendorError, text: &str, now: Instant) {
         let unknown = error.fault == Fault::OutcomeUnknown;
         let shows = self.history.last.as_ref().filter(|last| last.step == *step).map(|last| last.shows);
@@ -340,13 +340,13 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
         self.history.last = Some(Written { step, at: now, shows, kind, failure: None });
     }
 
-    /// Time after which reads reliably show a write without an answer. The vendor may execute a request after the client has gone. Only a
-    /// late create is harmful, because it may produce a duplicate.
+    /// Returns the time after which reads reliably show a write that got no answer. The vendor may execute a request after the client has
+    /// gone. Only a late create is harmful, because it may produce a duplicate.
     fn late_horizon(&self, kind: WriteKind) -> Duration {
         if kind == WriteKind::Create { self.cloud.create_horizon } else { self.cloud.consistency_horizon }
     }
 
-    /// Whether the same step was made so recently that reads may not show it.
+    /// Returns whether the same step was made so recently that reads may not show it.
     fn repeats(&self, step: &S, now: Instant) -> bool {
         self.history.last.as_ref().is_some_and(|last| *last.step == *step && now < last.shows)
     }
@@ -366,7 +366,7 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
         State::Ending { result: Err(error), not_before: now }
     }
 
-    /// Text for a task that waits for reliable reads. A failure is reported rather than the wait that results from it.
+    /// Returns the text for a task that waits for reliable reads. If a failure caused the wait, the text reports the failure instead.
     fn sure_reads(&self) -> String {
         match self.history.last.as_ref().map(|last| last.failure.as_deref()) {
             Some(Some(failure)) => checks_first(failure),
@@ -376,7 +376,7 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
     }
 }
 
-/// Whether properties of the former load balancer may have caused the refusal. If so, they are not requested again.
+/// Returns whether properties of the former load balancer may have caused the refusal. If so, these properties are not requested again.
 fn may_be_due_to_former(fault: Fault) -> bool {
     matches!(fault, Fault::Busy | Fault::NotFound | Fault::Quota | Fault::Immutable | Fault::Invalid)
 }
@@ -386,7 +386,7 @@ fn no_step<D, S>(now: Instant) -> State<D, S> {
     State::Ending { result: Err(error), not_before: now }
 }
 
-/// The text after a lost answer. Controllers append a similar text to the error.
+/// Returns the text after a lost answer. Controllers append a similar text to the error.
 fn checks_first(failure: &str) -> String {
     format!("{failure}; the adapter first checks whether the write was made")
 }

@@ -1,4 +1,4 @@
-//! The running tasks. Their number is bounded, because each keeps its desired state in memory while it waits.
+//! The running tasks. Their number is bounded, because each task keeps its desired state in memory while it waits.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ impl<H> Tasks<H> {
         self.0.values()
     }
 
-    /// Checks that one more task may start.
+    /// Checks that another task may start.
     ///
     /// # Errors
     /// Returns `QUEUE_FULL` if the limit is reached.

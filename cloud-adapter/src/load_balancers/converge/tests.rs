@@ -1,4 +1,4 @@
-//! Tests at which times a task writes, with paused time.
+//! These tests show at which times a task writes. They use paused time.
 
 mod cloud;
 mod reads;
@@ -64,7 +64,8 @@ fn order(key: &LoadBalancerKey, priority: Priority) -> Order {
     Order::new(Goal::Present(Arc::new(desired), terms), fence, purpose(priority), None)
 }
 
-/// Time in milliseconds at which a resync's write is sent behind a hundred others, with or without a user that joins the task.
+/// Returns the time in milliseconds at which a write is sent. The write belongs to a resync and is queued behind a hundred other calls. If
+/// `joined` is set, a user joins the task.
 async fn written(joined: bool) -> u128 {
     let (fake, vendor) = vendor(&limits(10.0, 1));
     let converger = converger(&vendor, WriteOnly);
@@ -140,7 +141,7 @@ async fn create_of_unknown_outcome_is_not_repeated_within_the_horizon() {
     assert!(second - first >= CREATE_HORIZON.as_millis(), "{tries:?}");
 }
 
-/// The report that callers get about a write that failed.
+/// Returns the report that callers get about a write that failed.
 fn failure_text(handle: &Handle<()>) -> Option<String> {
     match &*handle.progress.borrow() {
         Progress::Working { failure, .. } => {
@@ -327,7 +328,8 @@ async fn task_duration_begins_again_in_the_next_term() {
     assert!(submit().began > began, "the caller has repeated its request to other replicas");
 }
 
-/// The vendor refuses a write of the older order, and the term ends during that write.
+/// The vendor refuses a write of the older order, and the term ends during that write. The newest order then fails with the end of the
+/// term.
 #[tokio::test(start_paused = true)]
 async fn newest_order_fails_with_the_end_of_the_term() {
     let (fake, vendor) = vendor(&limits(100.0, 10));

@@ -1,4 +1,4 @@
-//! Tests which load balancers are recreated.
+//! These tests show which load balancers are recreated.
 
 use cloud_api_proto::v1alpha1::{LoadBalancerKey, LoadBalancerSpec};
 
@@ -28,7 +28,7 @@ fn goal(size: &str, recreate: Recreate) -> Goal {
     Goal::Present(Arc::new(desired), Terms { recreate, adoption: Adoption::Never, known: None })
 }
 
-/// A complete load balancer that belongs to the key.
+/// Returns a complete load balancer that belongs to the key.
 fn record(id: &str, name: &str, state: LoadBalancerState) -> LoadBalancerRecord<()> {
     let summary = LoadBalancer {
         vendor_id: id.to_owned(),
@@ -73,7 +73,7 @@ fn shared_load_balancer_is_not_recreated() {
     assert!(matches!(reported, Decision::End(End::Present(_))), "{reported:?}");
 }
 
-/// A second load balancer of the key is deleted. While others use it, it is only released.
+/// A second load balancer of the key is deleted. While other users need this load balancer, it is only released.
 #[test]
 fn released_second_load_balancer_is_kept() {
     let second = record("2", USED, LoadBalancerState::Active);
@@ -86,7 +86,7 @@ fn released_second_load_balancer_is_kept() {
     assert!(matches!(left, Decision::End(End::Present(_))), "{left:?}");
 }
 
-/// The second load balancer may still carry the traffic that a degraded first one loses.
+/// The second load balancer may still carry the traffic that a degraded first load balancer loses.
 #[test]
 fn second_load_balancer_is_kept_while_first_is_degraded() {
     let first = record("1", "", LoadBalancerState::Degraded);
@@ -175,7 +175,7 @@ fn missing_grant_is_refused_without_deletion() {
         there
     };
     for state in [LoadBalancerState::Active, LoadBalancerState::Error] {
-        // This request was already applied. Without the grant the load balancer could not be created again, so it is not deleted.
+        // This request was already applied. Without the grant the load balancer could not be recreated, so it is not deleted.
         let kept = decided(&wanted, [applied(HASH, state)]);
         assert!(matches!(kept, Ok(Decision::End(End::Present(_)))), "{kept:?}");
         let there = decided(&wanted, [applied("1-before", state)]).expect_err("the load balancer is kept");

@@ -8,13 +8,13 @@ use cloud_api_proto::{
 };
 use telemetry::{hint, nearest};
 
-/// Units of durations in milliseconds. `ms` comes before `s`, because a text that ends with `ms` also ends with `s`.
+/// The units of durations, in milliseconds. `ms` comes before `s`, because a text that ends with `ms` also ends with `s`.
 const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
 
 /// Refuses the first parameter that is unknown or has an invalid value.
 ///
 /// # Errors
-/// Returns `UNKNOWN_PARAMETER` with the most similar known parameter; `FIELD_INVALID` for an invalid value.
+/// Returns `UNKNOWN_PARAMETER` with the most similar known parameter, or `FIELD_INVALID` for an invalid value.
 pub(super) fn check(values: &BTreeMap<String, String>, declared: &[Parameter]) -> Result<(), AdapterError> {
     for (key, value) in values {
         let known = declared.iter().find(|known| known.key == *key);
@@ -48,7 +48,7 @@ fn fault(declared: &Parameter, value: &str) -> Option<String> {
     excluded.then(|| format!("must be one of {}", allowed.join(", ")))
 }
 
-/// Splits a duration into a whole number and its unit.
+/// Parses a duration, which is a whole number and its unit.
 fn duration(text: &str) -> Option<Duration> {
     let (digits, unit) = UNITS.iter().find_map(|(word, unit)| Some((text.strip_suffix(word)?, unit)))?;
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());

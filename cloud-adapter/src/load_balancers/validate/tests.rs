@@ -1,4 +1,4 @@
-//! Tests the hash, and the faults that are the same on every cloud.
+//! These tests cover the hash, and the faults that are the same on every cloud.
 
 use cloud_api_proto::v1alpha1::listener::Application;
 
@@ -27,7 +27,7 @@ fn plain() -> LoadBalancerSpec {
 
 type Change = fn(&mut LoadBalancerSpec);
 
-/// Rows: changes that must change the hash, each with an invalid value.
+/// Each row contains a change that must change the hash, and an invalid value of the same field.
 const FIELDS: [(Change, Change, &str); 10] = [
     (
         |spec| spec.address_pool = "public".into(),
@@ -184,7 +184,7 @@ fn timeouts_are_bounded() {
     }
 }
 
-/// The limit exists because vendors store all ranges with each listener.
+/// Vendors store all ranges with each listener, so the number of ranges times listeners is limited.
 #[test]
 fn source_ranges_are_bounded_with_the_listeners_that_they_are_for() {
     let judge = |ranges: u32| {

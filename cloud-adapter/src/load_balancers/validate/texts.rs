@@ -12,7 +12,8 @@ use crate::strings::{item_too_long, too_long};
 /// Maximum length, in characters, of a map's key in the path of a fault.
 const KEY_SHOWN: usize = 64;
 
-/// The paths of the strings that are too long. Addresses and CIDRs are excluded, because their format is checked.
+/// Returns the strings that are too long, as violations with their paths. Addresses and CIDRs are excluded, because their format is checked
+/// elsewhere.
 pub(super) fn faults(spec: &LoadBalancerSpec) -> Vec<Violation> {
     let class = spec.class.as_deref().unwrap_or_default();
     let LoadBalancerSpec { address_pool, size, zone, backend_set_id, load_balancer_id, .. } = spec;
@@ -46,7 +47,7 @@ fn list(path: &str, texts: &[String]) -> Vec<Violation> {
     each.filter_map(|(at, text)| item_too_long(format!("{path}[{at}]"), text)).collect()
 }
 
-/// The faults of a map's keys and values that are too long. Their paths contain the truncated key.
+/// Returns the keys and values of a map that are too long, as violations. Each path contains the truncated key.
 fn map(path: &str, texts: &BTreeMap<String, String>) -> Vec<Violation> {
     let each = texts.iter().flat_map(|(key, value)| {
         let shown: String = key.chars().take(KEY_SHOWN).collect();

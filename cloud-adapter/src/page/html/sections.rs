@@ -1,4 +1,4 @@
-//! The sections of the page, in order: the state, the queues, then details.
+//! The sections of the page, in this order: the state, the queues, then details.
 
 use std::fmt::{self, Display};
 
@@ -16,7 +16,7 @@ use super::{
 
 /// The length of a step of the charts, in seconds.
 const STEP: f64 = 5.0;
-/// A listing whose age exceeds this multiple of its target age is marked as old.
+/// The multiple of its target age above which a listing is marked as old.
 const OLD: f64 = 3.0;
 
 /// The text that explains the charts.
@@ -38,7 +38,7 @@ pub(super) fn sections(status: &AdapterStatus) -> String {
     format!("{head}<main>\n{}</main>\n", rest.concat())
 }
 
-/// The identity and state of the adapter.
+/// The section with the identity and the state of the adapter.
 struct Head<'a>(&'a AdapterStatus);
 
 impl Display for Head<'_> {
@@ -139,7 +139,7 @@ fn budgets(status: &AdapterStatus) -> Table<7> {
     .note(BUDGETS)
 }
 
-/// A table cell with the newest value and its chart.
+/// Returns a table cell with the newest value and its chart.
 fn chart(now: impl Display, sparkline: impl Display) -> Cell {
     markup(format!("<span class=\"chart\">{sparkline}<b>{now}</b></span>"))
 }
@@ -176,7 +176,7 @@ fn tasks(status: &AdapterStatus) -> Table<4> {
     .note(under_way(status))
 }
 
-/// The load balancers in progress, counted by what they wait for. Only the oldest ones are listed.
+/// Renders the load balancers in progress, counted by what they wait for. Only the oldest load balancers are listed.
 fn under_way(status: &AdapterStatus) -> String {
     let causes: Vec<&str> = status.tasks.iter().map(|it| it.waits_for.as_str()).collect();
     let listed = u64::try_from(causes.len()).unwrap_or(u64::MAX);
@@ -293,7 +293,7 @@ fn writes(status: &AdapterStatus) -> Table<5> {
     .note(failed(status))
 }
 
-/// The failed changes, counted by operation.
+/// Renders the failed changes, counted by operation.
 fn failed(status: &AdapterStatus) -> String {
     let failed = status.writes.iter().filter(|it| it.outcome != "ok");
     let failed: Vec<&str> = failed.map(|it| it.operation.as_str()).collect();
@@ -303,12 +303,12 @@ fn failed(status: &AdapterStatus) -> String {
     format!("{} of {} failed: {}", failed.len(), status.writes.len(), Escaped(&grouped(&failed)))
 }
 
-/// Lists the entries in trouble before the others.
+/// Returns the entries in trouble first, and then the other entries.
 fn trouble_first<T>(all: &[T], is_trouble: impl Fn(&T) -> bool + Copy) -> impl Iterator<Item = &T> {
     all.iter().filter(move |it| is_trouble(it)).chain(all.iter().filter(move |it| !is_trouble(it)))
 }
 
-/// Number of seconds from one time to another; 0 if `to` is earlier.
+/// Returns the number of seconds from one time to another. Returns 0 if `to` is earlier.
 fn between(from: Timestamp, to: Timestamp) -> f64 {
     to.duration_since(from).as_secs_f64().max(0.0)
 }

@@ -6,20 +6,20 @@ use telemetry::report::BucketSample;
 
 use super::text::Number;
 
-/// Size of the drawing in units; the style determines the size on the page.
+/// The size of the drawing in units. The style determines the size on the page.
 const WIDTH: f64 = 240.0;
 const HEIGHT: f64 = 32.0;
-/// Free space at the top, so that the line is not cut off.
+/// The free space at the top, so that the line is not cut off.
 const TOP: f64 = 2.0;
-/// The period shown, in seconds.
+/// The period that a chart shows, in seconds.
 const SPAN: f64 = 600.0;
 /// The length of a step of the charts, in seconds.
 const STEP: f64 = 5.0;
 
-/// Chart of calls a second: used and granted.
+/// The chart of calls a second: used and granted.
 pub(super) struct Used<'a>(pub(super) &'a [BucketSample]);
 
-/// Chart of queued calls.
+/// The chart of queued calls.
 pub(super) struct Waited<'a>(pub(super) &'a [BucketSample]);
 
 impl Display for Used<'_> {
@@ -63,7 +63,7 @@ fn peak(steps: &[BucketSample], value: impl Fn(&BucketSample) -> f64) -> f64 {
     steps.iter().map(value).fold(0.0, f64::max)
 }
 
-/// The position of the point for each step, the oldest at the left.
+/// Returns the position of the point for each step, the oldest at the left.
 fn points(
     steps: &[BucketSample],
     value: impl Fn(&BucketSample) -> f64,

@@ -1,4 +1,4 @@
-//! Tables. On narrow screens each row becomes a list, in which every value has the name of its column.
+//! Tables. On narrow screens each row becomes a list, in which every value is shown with the name of its column.
 
 use std::fmt::{self, Display};
 
@@ -11,22 +11,22 @@ pub(super) struct Column {
     class: &'static str,
 }
 
-/// A column of short words.
+/// Returns a column of short words.
 pub(super) const fn words(name: &'static str) -> Column {
     Column { name, class: "" }
 }
 
-/// A column of numbers, right-aligned.
+/// Returns a column of numbers, right-aligned.
 pub(super) const fn number(name: &'static str) -> Column {
     Column { name, class: "number" }
 }
 
-/// A column of names that users choose. They may be long, and may be wrapped anywhere.
+/// Returns a column of names that users choose. The names may be long, and may be wrapped anywhere.
 pub(super) const fn name(name: &'static str) -> Column {
     Column { name, class: "name" }
 }
 
-/// A column of long texts, which gets the remaining width.
+/// Returns a column of long texts, which gets the remaining width.
 pub(super) const fn long(name: &'static str) -> Column {
     Column { name, class: "long" }
 }
@@ -37,12 +37,12 @@ pub(super) enum Cell {
     Markup(String),
 }
 
-/// A cell with text.
+/// Returns a cell with text.
 pub(super) fn text(text: impl Display) -> Cell {
     Cell::Text(text.to_string())
 }
 
-/// A cell with trusted markup, in which texts are already escaped.
+/// Returns a cell with trusted markup, in which texts are already escaped.
 pub(super) fn markup(markup: impl Display) -> Cell {
     Cell::Markup(markup.to_string())
 }
@@ -56,7 +56,7 @@ impl Display for Cell {
     }
 }
 
-/// A section with one table. The first cell of a row is the row's name. `empty` is shown instead of a table without rows.
+/// A section with a table. The first cell of a row is the row's name. If the table has no rows, `empty` is shown instead.
 pub(super) struct Table<const N: usize> {
     id: &'static str,
     title: &'static str,
@@ -104,7 +104,7 @@ impl<const N: usize> Display for Table<N> {
             for (index, (Column { name, class }, cell)) in columns.iter().zip(row).enumerate() {
                 match index {
                     0 => write!(f, "<th scope=\"row\"{}>{cell}</th>", Class(class))?,
-                    // A box around the content, so that the list layout can put it beside the column name.
+                    // The `div` is a box around the content, so that the list layout can put the content beside the column name.
                     _ => write!(f, "<td data-name=\"{name}\"{}><div>{cell}</div></td>", Class(class))?,
                 }
             }
@@ -122,7 +122,7 @@ impl Display for Class {
     }
 }
 
-/// A state with details, so that the state is never indicated by colour alone.
+/// Returns a cell with a state and its details. The details ensure that the state is not indicated by colour alone.
 pub(super) fn state(class: &str, word: impl Display, more: &str) -> Cell {
     let (colon, more) = (if more.is_empty() { "" } else { ": " }, Escaped(more));
     Cell::Markup(format!("<span class=\"state {class}\">{word}</span>{colon}{more}"))

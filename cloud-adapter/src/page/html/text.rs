@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
-/// An untrusted text, escaped for HTML text and quoted attributes. Invisible characters, and characters that change the text direction, are
-/// replaced by a visible mark.
+/// An untrusted text, escaped for HTML text and quoted attributes. A visible mark replaces invisible characters and characters that change
+/// the text direction.
 pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -44,7 +44,7 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// Formats a number with one decimal if it is not whole, and with two if it is small.
+/// Formats a number with one decimal if it is not whole, and with two decimals if it is small.
 pub(super) struct Number(pub(super) f64);
 
 impl fmt::Display for Number {

@@ -1,4 +1,4 @@
-//! Tests a snapshot that a standby updates from the watch of the leader.
+//! These tests cover a snapshot that a standby updates from the watch of the leader.
 
 use super::*;
 

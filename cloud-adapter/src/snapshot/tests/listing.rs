@@ -1,4 +1,4 @@
-//! Tests of pages that shift, of interrupted listings, and of items that a listing must not overwrite.
+//! These tests cover pages that shift, interrupted listings, and items that a listing must not overwrite.
 
 use super::*;
 
@@ -19,7 +19,7 @@ async fn item_read_twice_restarts_the_listing() {
     bed.source.offset.store(true, Ordering::Relaxed);
     let swap = async {
         tokio::time::sleep(Duration::from_millis(15)).await;
-        // The total is unchanged, but all items move by one place.
+        // The total is unchanged, but all remaining items move by one position.
         bed.has(&["x", "a", "b", "c"]);
     };
     let (listed, ()) = tokio::join!(bed.refresh(), swap);

@@ -1,4 +1,4 @@
-//! Tests of the refresher: when it lists, when it does not list, and how many calls it uses.
+//! These tests show when the refresher lists, when it does not list, and how many calls it uses.
 
 use super::*;
 

@@ -37,7 +37,7 @@ pub(super) enum Violation {
     /// The leader sent a change before the listing was complete.
     #[error("a change before the listing is complete")]
     NotSynced,
-    /// The number of items differs from the number announced at the end of the listing.
+    /// The number of items, or their checksum, differs from the one that the leader announced at the end of the listing.
     #[error("the listing has {got} items, but {count} were announced")]
     Different { count: u64, got: u64 },
 }
@@ -65,7 +65,7 @@ impl<T: Item> Follower<T> {
         Ok(())
     }
 
-    /// The complete listing, if it has the announced number of items.
+    /// Ends the listing and returns its items, if their number and checksum match those that the leader announced.
     pub(super) fn synced(&mut self, count: u64, wanted: u64) -> Result<Vec<T>, Violation> {
         let Self::Listing(listing) = std::mem::replace(self, Self::Live) else {
             *self = Self::Waiting;
@@ -79,7 +79,7 @@ impl<T: Item> Follower<T> {
         Ok(listing.into_values().collect())
     }
 
-    /// Returns a change, if there is a complete listing to which it can be applied.
+    /// Returns `change` if the listing is complete, so that the change can be applied.
     pub(super) fn change<C>(&self, change: C) -> Result<C, Violation> {
         match self {
             Self::Live => Ok(change),
@@ -90,7 +90,7 @@ impl<T: Item> Follower<T> {
 
 /// A message of one of the watches.
 pub(super) trait Message<T> {
-    /// Returns the event of the message. `None`: an event of a newer contract, or one without its required time.
+    /// Returns the event of the message. `None`: the event belongs to a newer contract, or lacks its required time.
     fn event(self) -> Option<Event<T>>;
 }
 

@@ -1,4 +1,4 @@
-//! One request, which is sent, read, counted, classified by the driver, and logged.
+//! Handles one request: it is sent, its answer is read, counted and classified by the driver, and the result is logged.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -17,9 +17,9 @@ use crate::{
 /// The result of a request that was sent.
 #[derive(Debug)]
 pub(super) struct SendResult {
-    /// The result for the waiter.
+    /// The result that the waiter gets.
     pub(super) result: Result<VendorResponse, VendorError>,
-    /// The answer for the scheduler.
+    /// The result that the scheduler gets.
     pub(super) answer: CallResult,
     /// The data for traces.
     pub(super) sent: Sent,
@@ -71,7 +71,7 @@ impl Flight {
         landed
     }
 
-    /// The answer without the secrets that the driver names, and without those in this request.
+    /// Removes the secrets from an answer: those that the driver names, and those in the headers of the request.
     fn scrubbed(&self, mut response: VendorResponse, request: &VendorRequest) -> VendorResponse {
         let secrets: Vec<_> = self.classify.secrets().into_iter().chain(scrub::carried(request)).collect();
         scrub::scrub(&mut response, &secrets);

@@ -22,7 +22,7 @@ pub(in crate::vendor) trait Transport: fmt::Debug + Send + Sync {
     /// Sends one request and reads the whole answer.
     ///
     /// # Errors
-    /// Returns [`Fault::Unavailable`] if no connection was made; for a write whose answer was lost [`Fault::OutcomeUnknown`].
+    /// Returns [`Fault::Unavailable`] if no connection was made, and [`Fault::OutcomeUnknown`] for a write whose answer was lost.
     fn send(
         &self,
         permit: Permit,
@@ -36,7 +36,7 @@ pub(in crate::vendor) trait Transport: fmt::Debug + Send + Sync {
 pub(in crate::vendor) struct Wire(reqwest::Client);
 
 impl Wire {
-    /// Creates the client. Opens no connection yet. The PEM certificates `ca` are trusted in place of the system's CAs.
+    /// Creates the client. Opens no connection yet. If `ca` is set, its PEM certificates are trusted in place of the system's CAs.
     ///
     /// # Errors
     /// Returns an error if the TLS library cannot be set up, or a certificate cannot be read.
@@ -64,7 +64,7 @@ impl Wire {
             VendorError::nonsense(format!("{operation}: cannot send the request: {error}"))
         })?;
         let lost = |error: reqwest::Error| {
-            // Only if no connection was made is it certain that the vendor did nothing.
+            // It is certain that the vendor did nothing only if no connection was made.
             let fault = if operation.write && !error.is_connect() {
                 Fault::OutcomeUnknown
             } else {
@@ -108,7 +108,7 @@ fn too_large(operation: Operation, place: &str) -> VendorError {
     VendorError::new(fault, format!("{operation}: {place}: the answer is larger than {ANSWER_MAX} bytes"))
 }
 
-/// An error with its causes, which reqwest omits from `Display`.
+/// Returns the text of an error and of its causes, which reqwest omits from `Display`.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use crate::vendor::Family;
 
-    /// Reads an answer of this many bytes whose length was not announced.
+    /// Reads an answer of `size` bytes that does not announce its length, and returns the number of bytes read.
     async fn answered(operation: Operation, size: usize) -> Result<usize, VendorError> {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("bound");
@@ -144,7 +144,7 @@ mod tests {
         wire.execute(operation, request).await.map(|answer| answer.body().len())
     }
 
-    /// Starts a vendor on a loopback port that uses this certificate, and returns its address.
+    /// Starts a fake vendor that shows this certificate on a loopback port, and returns its address.
     async fn encrypted(shown: rcgen::CertifiedKey<rcgen::KeyPair>, serving: &mut JoinSet<()>) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("https://localhost:{}/", listener.local_addr().expect("bound").port());

@@ -1,11 +1,11 @@
-//! Tests of clocks that jump. Wall-clock time does not affect sending. After a jump of monotonic time, as when a host was suspended for
-//! hours, there is no excessive burst, and no call waits forever.
+//! Tests clocks that jump. Wall-clock time does not affect sending. A jump of monotonic time, as after a host was suspended for hours,
+//! causes no excessive burst, and no call waits forever.
 
 use super::*;
 
 const HOURS: Duration = Duration::from_hours(5);
 
-/// Whether each window has at most burst + rate x window arrivals.
+/// Asserts that each time window contains at most burst + rate x window arrivals.
 #[track_caller]
 fn within(times: &[u128], rate: f64, burst: usize) {
     for (first, from) in times.iter().enumerate() {

@@ -56,7 +56,8 @@ async fn storm(vendor: &Arc<Vendor>, purpose: Purpose, calls: usize) {
     join_all(calls).await;
 }
 
-/// Time for which an urgent caller waits for a listing in a storm, and the cost, with or without a low-priority listing in progress.
+/// Returns how long an urgent caller waits for a listing while many other calls are queued, and the cost. `leisurely`: a low-priority
+/// listing is in progress.
 async fn urgent_listing(leisurely: bool) -> (Duration, u32) {
     let (_fake, vendor) = vendor(&limits(10.0, 1));
     let snapshot = snapshot();
@@ -177,7 +178,8 @@ async fn new_pause_refuses_waiters_with_earlier_deadlines() {
     assert!(refused.retry_after > Some(Duration::from_secs(15)), "{refused:?}");
 }
 
-/// Duration of a write that is queued behind a hundred resyncs. Its priority is `asked` at first, and `later` after half a second.
+/// Returns how long a write takes that is queued behind a hundred resyncs. The priority of the write is `asked` at first, and `later` after
+/// half a second.
 async fn write_behind_resyncs(asked: Priority, later: Priority) -> Duration {
     let (_fake, vendor) = vendor(&limits(10.0, 1));
     let (raised, requested) = watch::channel(asked);

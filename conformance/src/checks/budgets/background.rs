@@ -7,14 +7,14 @@ use futures::future;
 
 use crate::checks::prelude::*;
 
-/// Number of load balancers that are requested in the background; each adds one write to the queue before the urgent write.
+/// The number of load balancers that are requested in the background. Each adds one write to the queue before the urgent write.
 const BACKGROUND_BALANCERS: usize = 30;
-/// Duration of the vendor's pause, in which the background requests queue up. Longer than the adapter waits for the completion of an
-/// Ensure.
+/// The duration of the vendor's pause, during which the background requests queue up. It is longer than the adapter waits for the
+/// completion of an Ensure.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// common.proto, `Priority`: a request that a user waits for does not queue behind background requests. Of many writes that wait for the
-/// end of a pause, the write for a later change by a user is among the first.
+/// common.proto, `Priority`: an urgent request does not queue behind background requests. Many writes wait for the end of a pause. The
+/// write of an urgent change is among the first of them, although the change was requested later.
 pub(super) async fn delays_no_ensure(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let cluster = cx.cluster();
@@ -58,7 +58,7 @@ pub(super) async fn delays_no_ensure(cx: &Context) -> Verdict {
     })
 }
 
-/// The writes for a load balancer, recognised by the IDs of its parts.
+/// Returns the writes for a load balancer. They are recognised by the IDs of the load balancer, its listeners and its pools.
 fn its(calls: &Calls, reported: &[EnsureLoadBalancerResponse]) -> Calls {
     let ids: Vec<&str> = reported
         .iter()

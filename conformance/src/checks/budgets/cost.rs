@@ -1,4 +1,4 @@
-//! Verifies the Cost in answers.
+//! Verifies the Cost that answers report.
 
 use std::time::Duration;
 
@@ -6,13 +6,14 @@ use cloud_api_proto::v1alpha1::{ApplyRoutesRequest, Cost, LoadBalancerState, rou
 
 use crate::checks::prelude::*;
 
-/// Maximum number of reads that are compared. One read must match, because the adapter's own periodic listings disturb some of them.
+/// The maximum number of reads that are compared. Only one read must match, because the adapter's own periodic listings disturb some of
+/// them.
 const READS: usize = 3;
 /// Number of routes in one request.
 const ROUTES: u16 = 3;
 
 /// common.proto, `Cost`: the calls that an answer reports equal the calls that the vendor receives, in total and by family. For a change,
-/// the sum over all answers up to the last one counts.
+/// the costs of all answers are added up.
 pub(super) async fn is_true(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let web = cx.cluster().balancer("web").backends(&machines);
@@ -34,7 +35,8 @@ pub(super) async fn is_true(cx: &Context) -> Verdict {
     if cx.can("instances") { reads(cx).await } else { Ok(()) }
 }
 
-/// Compares reported with observed calls. The adapter's own listings are attributed to no request, so there is a lower and an upper bound.
+/// Compares the reported calls with the observed calls. The adapter's own listings belong to no request, so there is a lower and an upper
+/// bound.
 async fn compare(cx: &Context, what: &str, work: impl Future<Output = Result<u64, Stop>>) -> Verdict {
     let proxy = cx.proxy()?;
     let mark = proxy.mark();
@@ -100,7 +102,7 @@ async fn apply(cx: &Context, request: ApplyRoutesRequest) -> Result<u64, Stop> {
     calls(answer.cost.as_ref())
 }
 
-/// Returns the reported number of calls, after verifying that the numbers of the families add up to it.
+/// Returns the reported number of calls. First verifies that the numbers of the families add up to this number.
 fn calls(cost: Option<&Cost>) -> Result<u64, Stop> {
     let cost = expect::some(cost, "an answer has a Cost")?;
     let families: u32 = cost.calls_by_family.values().sum();

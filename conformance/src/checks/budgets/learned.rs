@@ -1,4 +1,4 @@
-//! Verifies the adapter with a vendor whose limit is lower than the configured one.
+//! Verifies the adapter with a vendor whose limit is lower than the limit in the adapter's configuration.
 
 use std::time::Duration;
 
@@ -11,15 +11,16 @@ const FAMILY: &str = "network";
 const PART: f64 = 0.4;
 /// Burst that the vendor allows.
 const BURST: u32 = 10;
-/// Largest fraction of throttled calls after the rate has settled. Not zero, because the adapter probes higher rates from time to time.
+/// The largest tolerated fraction of throttled calls after the rate has settled. It is not zero, because the adapter tries higher rates
+/// from time to time.
 const THROTTLED_MAX: f64 = 0.05;
-/// Number of throttled calls that is always tolerated, even if the total number of calls is small.
+/// The number of throttled calls that is tolerated even if the total number of calls is small.
 const ALWAYS_TOLERATED: f64 = 2.0;
-/// Smallest fraction of the allowed rate that must be used. Most adapters use more; the tolerance is for busy hosts.
+/// The smallest fraction of the allowed rate that the adapter must use. Most adapters use more; the tolerance is for busy hosts.
 const USED_MIN: f64 = 0.5;
 
-/// adapter_service.proto, `Budget.rate`: a throttled adapter with constant work soon sends about as many calls as the vendor allows, so
-/// that few calls are throttled.
+/// adapter_service.proto, `Budget.rate`: an adapter with a constant load is throttled. It soon sends about as many calls as the vendor
+/// allows, so few calls are throttled.
 pub(super) async fn settles(cx: &Context) -> Verdict {
     let [machine] = &cx.these_machines().await?;
     let bucket = cx.params().limits.buckets.get(FAMILY);
@@ -30,7 +31,7 @@ pub(super) async fn settles(cx: &Context) -> Verdict {
     let begun = proxy.mark();
     let (allowed, mark) = load::under(load::routes(cx, machine), async {
         tokio::time::sleep(timings.load).await;
-        // If the vendor is slow, the adapter may send less than its bucket allows even without throttling.
+        // If the vendor is slow, the adapter may not use its whole bucket, even without throttling.
         let unlimited = passed(&proxy.since(begun).only(in_bucket)) / timings.load.as_secs_f64();
         let allowed = bucket.rate.min(unlimited) * PART;
         expect::that(allowed > 0.0, "creating and deleting routes makes vendor calls", || "none".to_owned())?;
@@ -57,7 +58,7 @@ pub(super) async fn settles(cx: &Context) -> Verdict {
     })
 }
 
-/// The calls that the vendor did not throttle.
+/// Returns the number of calls that the vendor did not throttle.
 fn passed(calls: &Calls) -> f64 {
     count(&calls.only(|call| call.status.is_some_and(|status| status != 429)))
 }

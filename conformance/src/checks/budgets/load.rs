@@ -14,7 +14,7 @@ const LISTERS: usize = 2;
 /// Interval at which refused callers retry, regardless of the retry delay.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Runs `work` while `load` runs.
+/// Runs `work` while `load` generates calls.
 pub(in crate::checks) async fn under<T>(
     load: impl Future<Output = Result<Infallible, Stop>>,
     work: impl Future<Output = Result<T, Stop>>,
@@ -35,7 +35,7 @@ pub(in crate::checks) async fn everything(cx: &Context, machine: &Instance) -> R
     forever(callers).await
 }
 
-/// Creates and deletes routes, each with its own vendor write. Never returns.
+/// Creates and deletes routes. Each change needs its own vendor write. Never returns.
 pub(super) async fn routes(cx: &Context, machine: &Instance) -> Result<Infallible, Stop> {
     let (api, cluster) = (cx.route()?, cx.cluster());
     // All writers use one fence, because concurrent requests may overtake each other.

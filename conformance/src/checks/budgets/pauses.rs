@@ -18,21 +18,21 @@ const LONG: Duration = Duration::from_secs(5);
 /// The deadline of a call during the pause [`LONG`], and the time limit for an immediate refusal.
 const DEADLINE: Duration = Duration::from_millis(2500);
 const AT_ONCE: Duration = Duration::from_millis(1250);
-/// Longest permitted retry delay for a pause of [`LONG`], including jitter and a slow start.
+/// The longest permitted retry delay for a pause of [`LONG`]. It includes jitter and a slow start.
 const DELAY_MAX: Duration = Duration::from_secs(20);
 /// Shortest permitted retry delay of a refusal for lack of budget.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 /// Number of instances in a throttled batch.
 const BATCH: usize = 20;
-/// Maximum number of vendor calls for a throttled batch until the pause is over.
+/// The maximum number of vendor calls for a throttled batch before the pause is over.
 const BATCH_CALLS_MAX: usize = 2;
 /// Number of callers that ignore retry delays.
 const IMPATIENT: usize = 4;
 
 /// common.proto, `REASON_VENDOR_THROTTLED`; adapter_service.proto, `Budget.paused_until`: after a Retry-After, the adapter sends no call of
-/// the bucket until the delay is over, regardless of the caller; then calls continue.
+/// the bucket for any caller until the delay is over. Then calls continue.
 pub(super) async fn retry_after(cx: &Context) -> Verdict {
-    // Reads one instance for one caller: a second call in flight could not know about the pause.
+    // Only one instance is read, for one caller. A second call in flight could not know about the pause.
     let (request, bucket) = live_read(cx, 1).await?;
     let proxy = cx.proxy()?;
     let mark = proxy.mark();
@@ -73,7 +73,7 @@ pub(super) async fn no_fan_out(cx: &Context) -> Verdict {
     let (request, bucket) = live_read(cx, BATCH).await?;
     let proxy = cx.proxy()?;
     let mark = proxy.mark();
-    // Only the first call is throttled: calls that the adapter sends despite the pause succeed, and are counted.
+    // Only the first call is throttled. Calls that the adapter sends despite the pause succeed, and the check counts them.
     let throttled = proxy.inject(Rule::all().calls(bucket.clone()).next(1), Action::Throttle(Some(PAUSE)));
     let answer = cx.node()?.batch_get_instances(request.clone()).await;
     let first = proxy
@@ -119,7 +119,7 @@ pub(super) async fn deadline(cx: &Context) -> Verdict {
     let (request, bucket) = live_read(cx, 1).await?;
     let throttled = cx.proxy()?.inject(Rule::all().calls(bucket).next(1), Action::Throttle(Some(LONG)));
     let api = cx.node()?;
-    // This call starts the pause; the check does not wait for the end of the pause.
+    // This call only starts the pause. The check does not wait until the call returns.
     let paused = throttled.reached(cx.params().timings.converge);
     let patient = api.within(LONG);
     let asks = patient.batch_get_instances(request.clone());
@@ -141,7 +141,7 @@ pub(super) async fn deadline(cx: &Context) -> Verdict {
     let sensible = (RETRY_MIN..=DELAY_MAX).contains(&reported);
     expect::shown(sensible, "the retry delay is at least 500 ms, and near the vendor's pause", &reported)?;
     tokio::time::sleep(reported).await;
-    // The delay is an estimate that may be too short, hence the second attempt.
+    // The delay is an estimate and may be too short, so there is a second attempt.
     match api.batch_get_instances(request.clone()).await {
         Ok(_answer) => Ok(()),
         Err(again) => {

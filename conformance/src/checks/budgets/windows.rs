@@ -3,8 +3,8 @@
 use super::load;
 use crate::checks::{budget, prelude::*};
 
-/// adapter_service.proto, `Budget`: regardless of what callers request, no window of time has more vendor calls than the burst plus the
-/// rate allow, and work continues.
+/// adapter_service.proto, `Budget`: no window of time contains more vendor calls than the burst and the rate allow, whatever callers
+/// request. Work still continues.
 pub(super) async fn bound_holds(cx: &Context) -> Verdict {
     let [machine] = &cx.these_machines().await?;
     let proxy = cx.proxy()?;

@@ -7,8 +7,8 @@ use futures::future::{Either, select};
 use super::made_once::{balancer, none, number, one, undisturbed};
 use crate::checks::prelude::*;
 
-/// load_balancer_service.proto, `EnsureLoadBalancer` and `DeleteLoadBalancer`: if a process dies after any vendor write of a creation or
-/// deletion, the next process finds all objects: there is one load balancer after the creation, and none after the deletion.
+/// load_balancer_service.proto, `EnsureLoadBalancer` and `DeleteLoadBalancer`: a process dies after any vendor write of a creation or
+/// deletion. The next process finds all objects. There is exactly one load balancer after the creation, and none after the deletion.
 pub(super) async fn after_every_write(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let usual = undisturbed(cx, &machines).await?;
@@ -31,14 +31,14 @@ pub(super) async fn after_every_write(cx: &Context) -> Verdict {
     Ok(())
 }
 
-/// Kills the adapter when the vendor has executed the n-th write of `work` but not answered it yet, and starts the adapter again.
+/// Kills the adapter after the vendor has executed the n-th write of `work`, but before it answers. Then starts the adapter again.
 async fn die_at<T>(cx: &Context, n: usize, work: impl Future<Output = Result<T, Stop>>) -> Verdict {
     let held = cx.proxy()?.inject(Rule::writes().nth(number(n)), Action::HoldAfter);
     let reached = held.reached(cx.params().timings.converge);
     match select(pin!(reached), pin!(work)).await {
         Either::Left((reached, _work)) => reached?,
-        // `work` may need fewer writes than without a fault. In this case, the adapter is killed after `work` is done; the result must be
-        // right all the same.
+        // `work` may need fewer writes than without a fault. In this case, the adapter is killed after `work` is done, and the result must
+        // still be right.
         Either::Right((done, _reached)) => {
             done?;
             cx.note(format!("there was no vendor write {n}"));

@@ -1,4 +1,4 @@
-//! Verifies requests whose callers do not wait for the answer.
+//! Verifies that requests are carried out even if their callers do not wait for the answer.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ const CANCELLED_AFTER: [Duration; 6] = [
     Duration::from_millis(200),
     Duration::from_millis(400),
 ];
-/// A request that was sent at least this long ago has reached the adapter.
+/// The time after which a request that was sent has certainly reached the adapter.
 const HEARD: Duration = Duration::from_millis(200);
 /// Pause between two fresh listings.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// load_balancer_service.proto, `EnsureLoadBalancer`: a cancelled call never interrupts the work: each load balancer that the adapter began
+/// load_balancer_service.proto, `EnsureLoadBalancer`: a cancelled call never interrupts the work. Each load balancer that the adapter began
 /// to create becomes ACTIVE although the request is not repeated.
 pub(super) async fn cuts_nothing(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
@@ -60,7 +60,7 @@ pub(super) async fn cuts_nothing(cx: &Context) -> Verdict {
     complete(&listed)
 }
 
-/// Whether every received request has a load balancer, and all load balancers are ACTIVE and complete.
+/// Returns whether there is a load balancer for every received request, and all load balancers are ACTIVE and complete.
 fn done(listed: &[LoadBalancer], heard: &[LoadBalancerKey]) -> bool {
     let has = |key: &LoadBalancerKey| listed.iter().any(|item| item.key.as_ref() == Some(key));
     heard.iter().all(has) && complete(listed).is_ok()

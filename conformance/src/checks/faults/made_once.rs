@@ -5,10 +5,10 @@ use futures::future;
 
 use crate::checks::prelude::*;
 
-/// Fraction of the consistency horizon by which reads lag. The rest is left for calls in flight.
+/// The lag of reads, as a fraction of the consistency horizon. The rest of the horizon is left for calls in flight.
 const LAG: f64 = 0.8;
 
-/// Numbers of writes and objects for one load balancer without faults.
+/// The numbers of writes and objects that one load balancer causes without faults.
 pub(super) struct Undisturbed {
     /// Number of vendor writes that create the load balancer.
     pub(super) builds: usize,
@@ -16,21 +16,22 @@ pub(super) struct Undisturbed {
     pub(super) removes: usize,
     /// Number of the vendor's objects before the creation.
     before: Objects,
-    /// Number of the vendor's objects with the load balancer.
+    /// The number of the vendor's objects while the load balancer exists.
     with: Objects,
 }
 
 /// Numbers of objects in the cloud, if commands can list them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Objects {
-    /// Objects with the owner tags of the check's cluster, by `hooks.listOwned`.
+    /// The number of objects with the owner tags of the check's cluster, as listed by `hooks.listOwned`.
     owned: Option<usize>,
-    /// Load balancers with or without an owner, by `hooks.listLoadBalancers`. The number includes those that lost their tags.
+    /// The number of load balancers with or without an owner, as listed by `hooks.listLoadBalancers`. It includes load balancers that lost
+    /// their tags.
     balancers: Option<usize>,
 }
 
-/// common.proto, `REASON_OUTCOME_UNKNOWN`: if the answer to any write is lost, the repeated request first determines the outcome. So the
-/// adapter creates no object twice, not even temporarily: it repeats at most the write without an answer, with the same client token.
+/// common.proto, `REASON_OUTCOME_UNKNOWN`: if the answer to any write is lost, the repeated request first determines the outcome. Therefore
+/// the adapter creates no object twice, not even temporarily. It repeats at most the write without an answer, with the same client token.
 pub(super) async fn answers_are_lost(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let usual = undisturbed(cx, &machines).await?;
@@ -44,7 +45,7 @@ pub(super) async fn answers_are_lost(cx: &Context) -> Verdict {
 }
 
 /// load_balancer_service.proto, `EnsureLoadBalancer`; adapter_service.proto, `GetInfoResponse.consistency_horizon`: until the horizon has
-/// passed, reads may not show a write whose answer was lost. The adapter must not create an object twice for that reason.
+/// passed, reads may not show a write whose answer was lost. The adapter must not take this for absence and create the object twice.
 pub(super) async fn reads_lag(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let usual = undisturbed(cx, &machines).await?;
@@ -74,7 +75,7 @@ async fn unseen(cx: &Context, web: &Balancer) -> Verdict {
     let proxy = cx.proxy()?;
     cx.put(web).await?;
     let stale = proxy.inject(Rule::reads(), Action::Stale(cx.params().timings.converge));
-    // From now on, the proxy repeats the vendor's current answers to these reads.
+    // The proxy records the vendor's current answers to the reads of this listing. From now on, it repeats these answers.
     cx.load_balancers(&cx.cluster()).await?;
     let lost = proxy.inject(Rule::writes().nth(1), Action::ResetAfter);
     let fresh = async {
@@ -131,12 +132,12 @@ pub(super) async fn undisturbed(cx: &Context, machines: &[Instance]) -> Result<U
     Ok(Undisturbed { builds, removes, before, with })
 }
 
-/// The n-th load balancer of the check's cluster: with two ports, so that there are several writes.
+/// Returns the n-th load balancer of the check's cluster. It has two ports, so that its creation needs several writes.
 pub(super) fn balancer(cx: &Context, n: usize, machines: &[Instance]) -> Balancer {
     cx.cluster().balancer(&format!("web-{n}")).listeners([tcp(80), tcp(443)]).backends(machines)
 }
 
-/// Asserts that the cluster has this load balancer and no other.
+/// Asserts that the cluster owns this load balancer and no other.
 pub(super) async fn one(cx: &Context, web: &Balancer, usual: &Undisturbed, when: &str) -> Verdict {
     let listed = cx.load_balancers(&cx.cluster()).await?.items;
     let keys: Vec<_> = listed.iter().filter_map(|item| item.key.clone()).collect();
@@ -166,13 +167,13 @@ async fn objects(cx: &Context) -> Result<Objects, Stop> {
     Ok(Objects { owned, balancers: count(cx, Hook::ListLoadBalancers, &[]).await? })
 }
 
-/// Number of lines that a command prints, if the command is set.
+/// Returns the number of lines that a command prints. `None` if the command is not set.
 async fn count(cx: &Context, hook: Hook, variables: &[(&str, &str)]) -> Result<Option<usize>, Stop> {
     let printed = cx.optional_hook(hook, variables).await?;
     Ok(printed.map(|printed| printed.lines().filter(|line| !line.trim().is_empty()).count()))
 }
 
-/// Writes that the vendor executed, even if the answer was lost.
+/// Returns the writes that the vendor executed, including those whose answer was lost.
 fn accepted(calls: &Calls) -> Calls {
     calls.writes().only(|Call { reached, status, .. }| *reached && status.is_none_or(|status| status < 400))
 }

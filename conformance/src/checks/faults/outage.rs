@@ -9,11 +9,11 @@ use crate::checks::{budget, budgets, prelude::*};
 
 /// Number of load balancers that are requested during the outage.
 const NEW: usize = 6;
-/// Interval at which refused callers retry, regardless of the retry delay: short enough to open breakers.
+/// The interval at which refused callers retry, regardless of the retry delay. It is short enough to open circuit breakers.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// common.proto, `REASON_VENDOR_UNAVAILABLE`; adapter_service.proto, `Breaker`: during an outage the adapter reports no work as done, and
-/// every refusal has a retry delay. After the outage, it executes all requests, each once, within the budgets.
+/// common.proto, `REASON_VENDOR_UNAVAILABLE`; adapter_service.proto, `Breaker`: during an outage, the adapter reports no work as done, and
+/// every refusal has a retry delay. After the outage, the adapter carries out each request exactly once, within the budgets.
 pub(super) async fn loses_nothing(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let machine = machines.first().ok_or_else(|| Stop::skipped("the lane has no instance"))?;
@@ -29,7 +29,7 @@ pub(super) async fn loses_nothing(cx: &Context) -> Verdict {
     let away = proxy.inject(Rule::all(), Action::ResetBefore);
     let asks = future::try_join_all(wanted.iter().map(|one| ask_in_vain(cx, one)));
     budgets::under(budgets::everything(cx, machine), async {
-        // These callers repeat their requests forever.
+        // These callers repeat their requests forever, so the time limit ends them.
         match tokio::time::timeout(outage, asks).await {
             Ok(Err(stop)) => Err(stop),
             Ok(Ok(_)) | Err(_) => Ok(()),
@@ -48,7 +48,7 @@ pub(super) async fn loses_nothing(cx: &Context) -> Verdict {
     budget::kept(cx, &proxy.since(mark))
 }
 
-/// Repeats a request, and asserts that each answer is correct during an outage.
+/// Repeats a request, and asserts that each answer is one that an adapter may give during an outage.
 async fn ask_in_vain(cx: &Context, web: &Balancer) -> Result<Infallible, Stop> {
     loop {
         match cx.ensure(web).await? {

@@ -5,8 +5,8 @@ use cloud_api_proto::v1alpha1::{Evidence, Existence, evidence::Method};
 use super::ask::{ask, by_id, by_name, existing, not_before, one, wall};
 use crate::checks::prelude::*;
 
-/// instance_service.proto, `Evidence`: a deleted instance becomes GONE, proven by a direct answer or a terminal state, while another
-/// instance EXISTS.
+/// instance_service.proto, `Evidence`: a deleted instance becomes GONE, proven by a direct answer or a terminal state. At the same time,
+/// another instance EXISTS.
 pub(super) async fn deleted(cx: &Context) -> Verdict {
     let [victim, neighbour] = &cx.these_new_machines().await?;
     let cluster = cx.cluster();
@@ -44,8 +44,8 @@ fn proves(evidence: &Evidence) -> Verdict {
     expect::shown(placed, "`evidence.scope` is set", &evidence)
 }
 
-/// instance_service.proto, `InstanceRef.node_name`: a look-up by name can find an instance, but never proves its absence, even if a look-up
-/// by ID has proven it.
+/// instance_service.proto, `InstanceRef.node_name`: a look-up by name can find an instance, but never proves its absence. This holds even
+/// if a look-up by ID has proven the absence.
 pub(super) async fn name(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
     let unknown = format!("conformance-unknown-{:x}", cx.random());

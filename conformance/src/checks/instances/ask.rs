@@ -1,4 +1,4 @@
-//! `BatchGetInstances`, and the invariants of each answer.
+//! Calls `BatchGetInstances`, and asserts the invariants of each answer.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,12 +13,12 @@ use crate::checks::prelude::*;
 /// Maximum difference between the wall clocks of adapter and suite.
 const CLOCKS: Duration = Duration::from_secs(2);
 
-/// A reference by provider ID.
+/// Returns a reference by provider ID.
 pub(super) fn by_id(id: &str) -> InstanceRef {
     InstanceRef { r#ref: Some(Ref::ProviderId(id.to_owned())), ..InstanceRef::default() }
 }
 
-/// A reference by the Node's name.
+/// Returns a reference by the Node's name.
 pub(super) fn by_name(name: &str) -> InstanceRef {
     InstanceRef { r#ref: Some(Ref::NodeName(name.to_owned())), ..InstanceRef::default() }
 }
@@ -36,7 +36,7 @@ pub(super) async fn ask(
     Ok(answer)
 }
 
-/// Asserts that there is one result per reference, and that each has exactly the fields of its existence.
+/// Asserts that there is one result per reference, and that each result has exactly the fields that belong to its existence.
 pub(super) fn well_formed(answer: &BatchGetInstancesResponse, refs: usize) -> Verdict {
     let wants = "the answer has as many results as the request has references";
     expect::equal(wants, &answer.results.len(), &refs)?;
@@ -54,7 +54,7 @@ pub(super) fn well_formed(answer: &BatchGetInstancesResponse, refs: usize) -> Ve
     Ok(())
 }
 
-/// The result for one instance, requested alone.
+/// Requests a single instance, and returns its result.
 pub(super) async fn one(
     cx: &Context,
     context: RequestContext,
@@ -64,7 +64,7 @@ pub(super) async fn one(
     expect::some(answer.results.into_iter().next(), "the answer has a result")
 }
 
-/// Returns an instance that must exist.
+/// Returns the instance of a result. Fails if the instance does not exist.
 pub(super) fn existing(result: InstanceResult) -> Result<Instance, Stop> {
     expect::equal("a running instance EXISTS", &result.existence(), &Existence::Exists)?;
     expect::some(result.instance, "an instance that EXISTS is in the result")
@@ -78,7 +78,7 @@ pub(super) fn not_before(wants: &str, reported: Option<Timestamp>, asked: System
     expect::that(fresh, wants, || format!("the time is {reported:?}, and the request was sent at {asked:?}"))
 }
 
-/// The suite's wall clock.
+/// Returns the time of the suite's wall clock.
 #[expect(clippy::disallowed_methods, reason = "the adapter reports times of the wall clock")]
 pub(super) fn wall() -> SystemTime {
     SystemTime::now()

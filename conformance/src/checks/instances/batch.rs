@@ -16,8 +16,8 @@ use crate::checks::prelude::*;
 /// A valid provider ID of a fictitious provider.
 const FOREIGN: &str = "conformance-unknown://nowhere/i-1";
 
-/// instance_service.proto, `BatchGetInstances`: there is one result per reference, in the order of the request; an invalid reference fails
-/// alone.
+/// instance_service.proto, `BatchGetInstances`: there is one result per reference, in the order of the request. An invalid reference does
+/// not affect the other results.
 pub(super) async fn order(cx: &Context) -> Verdict {
     let [a, b, c] = &cx.these_machines().await?;
     let refs = vec![
@@ -51,7 +51,8 @@ pub(super) async fn order(cx: &Context) -> Verdict {
     Ok(())
 }
 
-/// instance_service.proto, `Instance`: the answer has all fields that a Node is made from, with the same values by name and by ID.
+/// instance_service.proto, `Instance`: the answer has all fields from which a Node is made. A look-up by name and a look-up by ID return
+/// the same values.
 pub(super) async fn whole(cx: &Context) -> Verdict {
     let [machine] = &cx.these_machines().await?;
     let answer = ask(cx, cx.cluster().live(), vec![by_id(&machine.provider_id)]).await?;
@@ -108,8 +109,8 @@ fn addresses(addresses: &[InstanceAddress]) -> Verdict {
     expect::that(addresses.iter().any(reachable), "an instance has an internal or external IP address", all)
 }
 
-/// instance_service.proto, `EXISTENCE_FOREIGN`: the adapter does not decide whether an instance of another provider or region exists; in
-/// particular, it does not report GONE.
+/// instance_service.proto, `EXISTENCE_FOREIGN`: the adapter does not decide whether an instance of another provider or region exists. In
+/// particular, the adapter does not report it as GONE.
 pub(super) async fn foreign(cx: &Context) -> Verdict {
     let sample = cx.params().samples.foreign_provider_id.clone();
     for id in sample.as_deref().into_iter().chain([FOREIGN]) {

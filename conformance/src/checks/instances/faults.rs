@@ -1,4 +1,4 @@
-//! Verifies that these faults prove nothing: a vendor that answers 404 to every call, an empty list, reads that lag.
+//! Verifies that certain faults prove nothing: a vendor that answers 404 to every call, an empty list, and reads that lag.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::checks::prelude::*;
 const LONGER: Duration = Duration::from_millis(500);
 
 /// instance_service.proto, `Evidence`: 404 for every call means a wrong endpoint or scope, and never proves that an instance is gone. The
-/// reason of an error never proves it either.
+/// reason of an error is never such a proof either.
 pub(super) async fn all_404(cx: &Context) -> Verdict {
     let machines = cx.machines(3).await?;
     let nowhere = cx.proxy()?.inject(Rule::all(), Action::Answer(404));
@@ -33,8 +33,8 @@ pub(super) async fn all_404(cx: &Context) -> Verdict {
     all_exist(cx, &machines).await
 }
 
-/// instance_service.proto, `Evidence`: a list alone never proves absence. So instances that the list lacks are at most NOT_VISIBLE, by ID
-/// and by name. An adapter that distrusts an empty listing may refuse to answer.
+/// instance_service.proto, `Evidence`: a list alone never proves absence. Instances that are missing in the list are at most NOT_VISIBLE,
+/// by ID and by name. An adapter that distrusts an empty listing may refuse to answer.
 pub(super) async fn empty_list(cx: &Context) -> Verdict {
     let machines = cx.machines(3).await?;
     let empty = cx.proxy()?.inject(Rule::lists_of("instances"), Action::EmptyPage);
@@ -88,10 +88,10 @@ async fn all_exist(cx: &Context, machines: &[Instance]) -> Verdict {
     Ok(())
 }
 
-/// instance_service.proto, `EXISTENCE_NOT_VISIBLE`: a new instance that is not visible yet is not reported as GONE. With the command
-/// `lagReads`, the vendor's reads lag by the consistency horizon that `GetInfo` reports.
+/// instance_service.proto, `EXISTENCE_NOT_VISIBLE`: a new instance that is not visible yet is not reported as GONE. If the command
+/// `lagReads` is set, the vendor's reads lag by the consistency horizon that `GetInfo` reports.
 pub(super) async fn newborn(cx: &Context) -> Verdict {
-    // An instance that can serve as witness.
+    // This instance can serve as the witness.
     let witnesses = cx.machines(1).await?;
     all_exist(cx, &witnesses).await?;
     if cx.lane().hooks.has(Hook::LagReads) {

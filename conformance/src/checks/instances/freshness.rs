@@ -10,8 +10,8 @@ use crate::checks::prelude::*;
 /// Maximum time until an adapter sends its vendor call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// common.proto, `RequestContext.max_staleness`: zero requires a vendor read that starts after the request arrived. So the request does not
-/// join a read in progress, and a watch lists again.
+/// common.proto, `RequestContext.max_staleness`: zero requires a vendor read that starts after the request arrived. Therefore the request
+/// does not join a read in progress, and a watch lists again.
 pub(super) async fn live(cx: &Context) -> Verdict {
     let [machine] = &cx.these_machines().await?;
     let refs = || vec![by_id(&machine.provider_id)];
@@ -32,7 +32,7 @@ pub(super) async fn live(cx: &Context) -> Verdict {
     expect::that(!reads.is_empty(), "a watch with max_staleness 0 lists again", || reads.to_string())
 }
 
-/// Sends a second request while the vendor's answer to the first one is in flight: that answer is too old for the second request.
+/// Sends a second request while the vendor's answer to the first request is in flight. That answer is too old for the second request.
 async fn joins_nothing(cx: &Context, refs: Vec<InstanceRef>) -> Verdict {
     let held = cx.proxy()?.inject(Rule::reads().next(1), Action::HoldAfter);
     let first = ask(cx, cx.cluster().live(), refs.clone());
@@ -57,7 +57,7 @@ async fn joins_nothing(cx: &Context, refs: Vec<InstanceRef>) -> Verdict {
     first.map(drop)
 }
 
-/// instance_service.proto, `Instance.fingerprint`: the fingerprint changes if and only if a property changes that a Node is made from.
+/// instance_service.proto, `Instance.fingerprint`: the fingerprint changes if and only if a property from which a Node is made changes.
 pub(super) async fn fingerprint(cx: &Context) -> Verdict {
     let [machine] = &cx.these_new_machines().await?;
     let id = machine.provider_id.as_str();
@@ -90,7 +90,7 @@ pub(super) async fn fingerprint(cx: &Context) -> Verdict {
     })
 }
 
-/// The properties that a Node is made from.
+/// Returns only the properties from which a Node is made.
 fn made_of(instance: &Instance) -> Instance {
     Instance { fingerprint: String::new(), vendor_state: String::new(), created_at: None, ..instance.clone() }
 }

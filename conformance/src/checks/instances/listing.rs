@@ -11,14 +11,14 @@ use sha2::{Digest as _, Sha256};
 use super::ask::{not_before, wall};
 use crate::checks::prelude::*;
 
-/// Maximum items of one message. Source: common.proto, the rules for every message.
+/// The maximum number of items in one message. Source: common.proto, the rules for every message.
 const ITEMS_MAX: usize = 512;
-/// Maximum bytes of one message, from the same rules.
+/// The maximum size of one message in bytes. Source: the same rules.
 const BYTES_MAX: usize = 1024 * 1024;
 /// Time limit for one message.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A watch that stops when synced. Its messages are verified strictly.
+/// The result of a watch that stops when synced. All its messages were verified.
 #[derive(Debug, Default)]
 pub(super) struct Strict {
     scope: Option<Scope>,
@@ -26,8 +26,8 @@ pub(super) struct Strict {
     synced: Option<Synced>,
 }
 
-/// common.proto, `Synced`: a listing begins with Reset and ends with Synced, whose count and checksum match the items. A watch that stops
-/// when synced ends after that.
+/// common.proto, `Synced`: a listing begins with Reset and ends with Synced. The count and checksum in Synced match the items. A watch that
+/// stops when synced ends after that.
 pub(super) async fn closed(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let asked = wall();
@@ -66,7 +66,7 @@ pub(super) fn holds_all(items: &[Instance], machines: &[Instance]) -> Verdict {
     })
 }
 
-/// Lists live, and asserts order and size of the messages, count and checksum.
+/// Lists live. Asserts the order and size of the messages, the count and the checksum.
 pub(super) async fn strictly(cx: &Context) -> Result<Strict, Stop> {
     strictly_within(cx, TIMEOUT).await
 }

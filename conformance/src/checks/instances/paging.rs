@@ -1,4 +1,4 @@
-//! Verifies listings of several pages: broken pages, items that move between pages, and ten thousand items.
+//! Verifies listings of several pages, with broken pages, items that move between pages, and ten thousand items.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::checks::prelude::*;
 
-/// Number of instances that fills more than one page of 500 items, the usual page size of vendors.
+/// The number of instances for a listing of several pages. Vendors usually return pages of 500 items.
 const INSTANCES: usize = 600;
 /// Default of `samples.machines`.
 const FEW: usize = 10;
@@ -30,7 +30,8 @@ const TRIES: Duration = Duration::from_secs(30);
 /// Maximum time for a page.
 const PAGE: Duration = Duration::from_secs(10);
 
-/// Creates running instances, enough for several pages if `samples.machines` permits. Returns them and the number of pages of a listing.
+/// Creates running instances, enough for several pages if `samples.machines` permits. Returns the instances and the number of pages of a
+/// listing.
 async fn crowd(cx: &Context) -> Result<(Vec<Instance>, u64), Stop> {
     let most = cx.params().samples.machines.unwrap_or(FEW);
     let machines = cx.new_machines(INSTANCES.min(most)).await?;
@@ -40,7 +41,7 @@ async fn crowd(cx: &Context) -> Result<(Vec<Instance>, u64), Stop> {
         let mark = cx.proxy()?.mark();
         holds_all(&cx.instances().await?.items, &machines)?;
         let calls = cx.proxy()?.since(mark).lists_of("instances");
-        // If the cursor is in the URL, each page has its own URL, so counting URLs does not count a second listing.
+        // If the cursor is in the URL, each page has its own URL. Counting distinct URLs then ignores a second listing.
         let urls: BTreeSet<&str> = calls.0.iter().map(|call| call.path.as_str()).collect();
         let by_url = calls.0.iter().all(|call| call.method == Method::GET);
         pages = pages.min(if by_url { urls.len() } else { calls.len() });
@@ -50,7 +51,7 @@ async fn crowd(cx: &Context) -> Result<(Vec<Instance>, u64), Stop> {
     Ok((machines, u64::try_from(pages).unwrap_or(1)))
 }
 
-/// common.proto, `Synced`: if a page fails or cannot be read, the listing is incomplete, so it ends with an error instead of Synced.
+/// common.proto, `Synced`: if a page fails or cannot be read, the listing is incomplete. It then ends with an error instead of Synced.
 pub(super) async fn broken(cx: &Context) -> Verdict {
     let (machines, pages) = crowd(cx).await?;
     let last = pages.min(2);
@@ -112,8 +113,8 @@ async fn end(mut watch: Watch<WatchInstancesResponse>) -> Result<CallResult<Sync
     }
 }
 
-/// instance_service.proto, `WatchInstances`: an instance that existed during the whole listing is listed once, even if other instances are
-/// created and deleted: items that move to a page that was already read must not be lost.
+/// instance_service.proto, `WatchInstances`: an instance that exists during the whole listing is listed once, even if other instances are
+/// created and deleted. Items that move to a page that was already read must not be lost.
 pub(super) async fn churn(cx: &Context) -> Verdict {
     // Most vendors list the oldest instances on the first page.
     let leaving = cx.new_machines(FEW.div_ceil(2)).await?;
@@ -139,7 +140,7 @@ pub(super) async fn churn(cx: &Context) -> Verdict {
     holds_all(&listed?.items, &stable)
 }
 
-/// common.proto, the rules for every message: 10,000 instances arrive in messages of at most 512 items and 1 MiB, and the adapter answers a
+/// common.proto, the rules for every message: 10,000 instances arrive in messages of at most 512 items and 1 MiB. The adapter answers a
 /// batch of maximum size in one message.
 pub(super) async fn ten_thousand(cx: &Context) -> Verdict {
     let most = cx.params().samples.machines.unwrap_or(FEW);

@@ -24,7 +24,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// Begins a watch, or resumes a watch with the items known before.
+    /// Begins a watch. With a token, resumes an earlier watch whose items were `keys`.
     async fn begin(cx: &Context, token: &str, keys: BTreeSet<String>) -> Result<Self, Stop> {
         let request = WatchInstancesRequest {
             context: Some(cx.cluster().context()),
@@ -89,8 +89,9 @@ impl Follower {
     }
 }
 
-/// instance_service.proto, `WatchInstances`: a watch sends Reset, items, Synced, then changes, with a Bookmark at least every 30 s. A token
-/// resumes a watch where it was issued, without losing events; with an invalid token, the watch begins with a new listing.
+/// instance_service.proto, `WatchInstances`: a watch sends Reset, items and Synced, and then changes, with a Bookmark at least every 30 s.
+/// With a token, a watch resumes at the event with which the token was issued, and loses no event. With an invalid token, a watch begins
+/// with a new listing.
 pub(super) async fn follows(cx: &Context) -> Verdict {
     let seen = cx.params().timings.drift;
     let mut watch = Follower::begin(cx, "", BTreeSet::new()).await?;
@@ -121,8 +122,8 @@ pub(super) async fn follows(cx: &Context) -> Verdict {
     renewed.until(seen, "a watch that begins with a new listing is synced", |one| one.has(stays)).await
 }
 
-/// common.proto, `Synced.token`: a watcher that missed events because the adapter was killed gets a Reset and a listing, or the events
-/// themselves. The watcher's state must not stay outdated.
+/// common.proto, `Synced.token`: a watcher may miss events because the adapter was killed. It then gets a Reset and a listing, or the
+/// missed events. The watcher's state must not stay outdated.
 pub(super) async fn lost(cx: &Context) -> Verdict {
     let seen = cx.params().timings.drift;
     let [leaves, stays] = &cx.these_new_machines().await?;

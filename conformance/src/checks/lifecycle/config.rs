@@ -10,8 +10,8 @@ use crate::checks::prelude::*;
 /// Time tolerance for a busy adapter.
 const TOLERANCE: Duration = Duration::from_secs(30);
 
-/// adapter_service.proto, `config_revision`: identifies the active configuration. An invalid file neither changes the configuration nor
-/// ends the process, and a later valid file is loaded.
+/// adapter_service.proto, `config_revision`: the revision identifies the active configuration. An invalid file neither changes the
+/// configuration nor ends the process, and a later valid file is loaded.
 pub(super) async fn invalid(cx: &Context) -> Verdict {
     let instance = cx.service()?.info(&cx.cluster().context()).await?.instance_id;
     let before = status(cx).await?;
@@ -31,7 +31,7 @@ pub(super) async fn invalid(cx: &Context) -> Verdict {
     .await
 }
 
-/// Asserts that nothing changes within the time that the adapter takes to read its file.
+/// Asserts that nothing changes until the adapter must have read its file.
 async fn kept(cx: &Context, before: &WatchStatusResponse) -> Verdict {
     let end = Instant::now() + cx.params().timings.reload;
     while Instant::now() < end {
@@ -53,7 +53,7 @@ async fn status(cx: &Context) -> Result<WatchStatusResponse, Stop> {
     expect::some(watch.next(TOLERANCE).await?, "WatchStatus answers at once")
 }
 
-/// A caller whose requests cause vendor calls.
+/// Starts a caller whose requests cause vendor calls.
 fn load(cx: &Context) -> Result<Load, Stop> {
     let (api, cluster) = (cx.node()?.off_record(), cx.cluster());
     let missing =

@@ -12,15 +12,15 @@ use crate::{checks::prelude::*, lane, relay::Relay};
 const TOLERANCE: Duration = Duration::from_secs(30);
 /// Number of callers that share the connection.
 const CALLERS: usize = 4;
-/// Number of calls of each caller, before and after the connection is replaced.
+/// The number of calls that each caller makes, both before and after the connection is replaced.
 const CALLS: u64 = 10;
-/// Time after which the check would have noticed the end of a stream.
+/// The time within which the check would notice the end of a stream.
 const IDLE_PROBE: Duration = Duration::from_millis(200);
 
-/// reference/driver.md, "Server settings": the adapter asks an old connection to end. Its client opens a new one, calls in flight
-/// complete, and a watch continues for at least half a minute.
+/// reference/driver.md, "Server settings": the adapter asks an old connection to end. The client then opens a new connection. Calls in
+/// flight complete, and a watch continues for at least half a minute.
 ///
-/// Connects through a relay that counts connections, with a client that repeats a call only if it was certainly not executed.
+/// The check connects through a relay that counts connections. Its client repeats a call only if the call was certainly not executed.
 pub(super) async fn age(cx: &Context) -> Verdict {
     let Some(age) = cx.params().timings.connection_age else {
         return Err(Stop::skipped("timings.connectionAge is not set"));
@@ -58,7 +58,7 @@ async fn relay(cx: &Context) -> Result<Relay, Stop> {
     Relay::start(target).await.map_err(|error| Stop::failed(wants, error.to_string()))
 }
 
-/// Makes a call, and repeats it once if the connection ended before the call was sent.
+/// Makes a call. Repeats the call once if the connection ended before the call was sent.
 async fn carried_out(api: &Api, context: &RequestContext) -> Verdict {
     match api.info(context).await {
         Err(error) if unsent(&error.status) => api.info(context).await?,
@@ -67,7 +67,7 @@ async fn carried_out(api: &Api, context: &RequestContext) -> Verdict {
     Ok(())
 }
 
-/// Whether the call was certainly not executed, according to the server or the client. Source: gRPC, "Transparent Retries".
+/// Returns whether the call was certainly not executed, according to the server or the client. Source: gRPC, "Transparent Retries".
 fn unsent(status: &Status) -> bool {
     let first: Option<&(dyn Error + 'static)> = status.source();
     iter::successors(first, |&cause| cause.source()).any(|cause| {

@@ -14,11 +14,11 @@ use crate::checks::prelude::*;
 const SERVING: i32 = 1;
 /// Limit for conditions without a deadline in the contract.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Time limit for a takeover after the Lease was released. Well below the expiry of a Lease that was not released. Source: replicas.md,
-/// "When the leader changes".
+/// The time limit for a takeover after the Lease was released. It is well below the expiry of a Lease that was not released. Source:
+/// replicas.md, "When the leader changes".
 const HAND_OVER: Duration = Duration::from_secs(6);
 
-/// common.proto, `REASON_DRAINING`: an adapter that is about to stop refuses new work with DRAINING, also on its watches, completes the
+/// common.proto, `REASON_DRAINING`: an adapter that is about to stop refuses new work with DRAINING, also on its watches. It completes the
 /// vendor calls in flight, and releases its Lease. Another replica takes over at once, and no call through the endpoint of all replicas
 /// fails.
 pub(super) async fn graceful(cx: &Context) -> Verdict {
@@ -39,7 +39,7 @@ pub(super) async fn graceful(cx: &Context) -> Verdict {
     let process = cx.replica_process(at);
     let (stopped, drained) = tokio::join!(process.stop(), async {
         let drained = drains(cx, &leader).await;
-        // Release the held call in any case, because the process cannot end while the call is held.
+        // The held call is released in any case, because the process cannot end while the call is held.
         held.release();
         drained?;
         farewell(&mut watch).await
@@ -74,7 +74,7 @@ fn watch_request(cx: &Context) -> WatchInstancesRequest {
     WatchInstancesRequest { context: Some(cx.cluster().context()), ..WatchInstancesRequest::default() }
 }
 
-/// The index of the serving replica, counted from 0.
+/// Returns the index of the replica that serves, counted from 0, and its client.
 async fn leader(cx: &Context) -> Result<(usize, Api), Stop> {
     let replicas = cx.replicas(Role::ServiceController)?;
     for (at, replica) in replicas.into_iter().enumerate() {
@@ -90,7 +90,7 @@ async fn serves(replica: &Api) -> bool {
     health.is_ok_and(|status| status == SERVING)
 }
 
-/// Makes calls through the endpoint of all replicas.
+/// Starts a caller that makes calls through the endpoint of all replicas.
 fn load(cx: &Context) -> Result<Load, Stop> {
     let (api, cluster) = (cx.service()?.off_record(), cx.cluster());
     let mut load = Load::default();
@@ -107,7 +107,7 @@ async fn drains(cx: &Context, leader: &Api) -> Verdict {
     let wants = "new calls are refused with DRAINING while the process completes its vendor calls";
     cx.until(TIMEOUT, wants, || async {
         match leader.put_backend_set(set.clone()).await {
-            // The process has not received its signal yet.
+            // The process has not received its signal yet, so it still accepts calls.
             Ok(_) => Ok(None),
             Err(error) if error.reason == Reason::Draining => Ok(Some(())),
             Err(error) => Err(Stop::failed(wants, error.to_string())),

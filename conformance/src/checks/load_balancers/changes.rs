@@ -1,4 +1,4 @@
-//! Changes of the desired state of existing load balancers.
+//! Verifies changes of the desired state of existing load balancers.
 
 use cloud_api_proto::{
     Reason,
@@ -8,8 +8,8 @@ use cloud_api_proto::{
 use super::{keys, vendor_id};
 use crate::checks::prelude::*;
 
-/// load_balancer_service.proto, `LoadBalancer.applied_hash`: an added backend costs at most one write per pool, which means one per
-/// listener; listeners and tags stay unchanged.
+/// load_balancer_service.proto, `LoadBalancer.applied_hash`: an added backend costs at most one write per pool, that is, per listener.
+/// Listeners and tags do not change.
 pub(super) async fn members(cx: &Context) -> Verdict {
     let machines = cx.machines(3).await?;
     let two = machines.get(..2).unwrap_or_default();
@@ -33,8 +33,8 @@ pub(super) async fn members(cx: &Context) -> Verdict {
     expect::shown(more, "the listing counts the added backends", &joined)
 }
 
-/// load_balancer_service.proto, `EnsureLoadBalancer`: with `lb.in-place-update`, another port changes the same load balancer, which keeps
-/// its addresses.
+/// load_balancer_service.proto, `EnsureLoadBalancer`: with `lb.in-place-update`, a changed port updates the existing load balancer, which
+/// keeps its addresses.
 pub(super) async fn ports(cx: &Context) -> Verdict {
     let web = cx.web(1).await?;
     let before = cx.converge(&web).await?;
@@ -54,8 +54,8 @@ pub(super) async fn ports(cx: &Context) -> Verdict {
     Ok(())
 }
 
-/// load_balancer_service.proto, `Recreate`: a change that is impossible in place is refused with IMMUTABLE_FIELD, and nothing changes,
-/// unless the caller allows the adapter to recreate the load balancer. In either case, there is one load balancer in the end.
+/// load_balancer_service.proto, `Recreate`: a change that is impossible in place is refused with IMMUTABLE_FIELD, and nothing changes. If
+/// the caller allows it, the adapter recreates the load balancer instead. In either case, there is one load balancer in the end.
 pub(super) async fn immutable(cx: &Context) -> Verdict {
     let web = cx.web(1).await?;
     let before = cx.converge(&web).await?;
@@ -69,12 +69,12 @@ pub(super) async fn immutable(cx: &Context) -> Verdict {
         changes.push(("ip_families", web.clone().spec(|spec| spec.ip_families = both)));
     }
     for (field, changed) in changes {
-        // The fence must be newer than that of the request that restored the previous state.
+        // The fence must be newer than the fence of the request that restored the previous state.
         let changed = changed.fence(cx.cluster().fence());
         let error = match cx.ensure(&changed).await? {
             Err(error) if error.reason == Reason::ImmutableField => error,
             answer => {
-                // This vendor can change the field in place, so the adapter must.
+                // This vendor can change the field in place, so the adapter must do that.
                 answer?;
                 let after = cx.converge(&changed).await?;
                 let wants = "without permission, the load balancer is not recreated";
@@ -109,8 +109,8 @@ async fn follows_policy(cx: &Context, changed: Balancer, first: &str) -> Verdict
     expect::equal("the new load balancer replaces the old one", &keys(cx).await?, &vec![changed.key()])
 }
 
-/// load_balancer_service.proto, `LoadBalancerKey`: names are only for display. If the Service or the cluster is renamed, or the class
-/// changes, there is still one load balancer with the key (the former one if the class is refused); deleting it leaves nothing.
+/// load_balancer_service.proto, `LoadBalancerKey`: names are only for display. The Service or the cluster is renamed, or the class changes.
+/// There is still one load balancer with the key (the former one if the class is refused), and deleting it leaves nothing behind.
 pub(super) async fn names(cx: &Context) -> Verdict {
     let web = cx.web(1).await?;
     let before = cx.converge(&web).await?;
@@ -137,7 +137,7 @@ pub(super) async fn names(cx: &Context) -> Verdict {
     expect::shown(left.is_empty(), "nothing is left after the deletion", &left)
 }
 
-/// The only load balancer of the check's cluster, listed fresh, with its listeners in order.
+/// Returns the only load balancer of the check's cluster from a fresh listing, with its listeners in order.
 pub(super) async fn only(cx: &Context) -> Result<LoadBalancer, Stop> {
     let mut items = cx.load_balancers(&cx.cluster()).await?.items;
     items.iter_mut().for_each(|one| one.listeners.sort_unstable());

@@ -10,13 +10,13 @@ use cloud_api_proto::{
 use super::{keys, vendor_id};
 use crate::checks::prelude::*;
 
-/// Time within which an adapter begins a request.
+/// The time within which an adapter begins to work on a request.
 const BEGINS: Duration = Duration::from_secs(30);
-/// A deadline too short to wait for completion: the adapter answers half a second before the deadline.
+/// A deadline that is too short to wait for completion. The adapter answers half a second before the deadline.
 const SHORT_DEADLINE: Duration = Duration::from_secs(1);
 
-/// load_balancer_service.proto, `DeleteLoadBalancer`: a deletion works without vendor IDs and with wrong ones, and deletes only this load
-/// balancer. After ABSENT, no part of it is left in the cloud.
+/// load_balancer_service.proto, `DeleteLoadBalancer`: a deletion works without vendor IDs and with wrong IDs, and deletes only this load
+/// balancer. After the answer ABSENT, no part of the load balancer is left in the cloud.
 pub(super) async fn by_key(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
     let machines = cx.machines(1).await?;
@@ -33,9 +33,9 @@ pub(super) async fn by_key(cx: &Context) -> Verdict {
     nothing_is_left(cx).await
 }
 
-/// Asserts that nothing is left after ABSENT: neither in the listing, nor in the cloud if there is a command to list it.
+/// Asserts that nothing is left after the answer ABSENT. Checks the listing, and also the cloud if there is a command to list its objects.
 async fn nothing_is_left(cx: &Context) -> Verdict {
-    // If the adapter serves only one cluster, all checks share this cluster.
+    // If the adapter serves only one cluster, all checks share this cluster, so other objects may exist.
     if cx.lane().params.cluster_id.is_none() && cx.lane().hooks.has(Hook::ListOwned) {
         let owned = cx.hook(Hook::ListOwned, &[("CLUSTER_ID", cx.cluster().id())]).await?;
         expect::equal("an ABSENT load balancer has no objects in the cloud", &owned.trim(), &"")?;
@@ -54,8 +54,8 @@ pub(super) async fn of_nothing(cx: &Context) -> Verdict {
     Ok(())
 }
 
-/// load_balancer_service.proto, `DeleteLoadBalancer`: a deletion takes over from a creation in progress. The answer is not ABSENT until all
-/// created objects are found, including a create that the vendor has not answered or not received yet.
+/// load_balancer_service.proto, `DeleteLoadBalancer`: a deletion replaces a creation in progress. The answer is not ABSENT until all
+/// created objects are found. This includes an object whose create the vendor has not answered or not received yet.
 pub(super) async fn while_creating(cx: &Context) -> Verdict {
     deleted_at(cx, "unseen", Action::HoldBefore).await?;
     deleted_at(cx, "unanswered", Action::HoldAfter).await
@@ -89,7 +89,7 @@ async fn deleted_at(cx: &Context, name: &str, held: Action) -> Verdict {
     nothing_is_left(cx).await
 }
 
-/// load_balancer_service.proto, `LoadBalancerKey`: a Service with the same name and another UID is another owner, and gets its own load
+/// load_balancer_service.proto, `LoadBalancerKey`: a Service with the same name and another UID is another owner. It gets its own load
 /// balancer while the old one is deleted. A load balancer that is requested again during or after its deletion exists in the end.
 pub(super) async fn and_recreation(cx: &Context) -> Verdict {
     let cluster = cx.cluster();

@@ -12,10 +12,12 @@ use crate::checks::prelude::*;
 const REPEATS: usize = 5;
 /// Number of callers with the same request.
 const CALLERS: usize = 8;
-/// Numbers of load balancers that are requested from a restarted adapter: first some, then all.
+/// The numbers of load balancers that are requested from a restarted adapter. The first run requests only some of them, the second run
+/// requests all.
 const FIRST_SERVICES: usize = 2;
 const SERVICES: usize = 6;
-/// Tolerance for the adapter's periodic calls. Smaller than the number of load balancers, so that one call for each is noticed.
+/// The number of the adapter's own periodic calls that are tolerated. It is smaller than the number of load balancers, so one additional
+/// call for each load balancer is noticed.
 const OWN_CALLS: usize = 2;
 
 /// load_balancer_service.proto, `EnsureLoadBalancer`: an Ensure that is repeated until ACTIVE returns addresses, the applied hash and
@@ -47,7 +49,7 @@ pub(super) async fn repeat_is_free(cx: &Context) -> Verdict {
         let cost = answer.cost.unwrap_or_default();
         expect::equal("the Cost without changes is 0 vendor calls", &cost.vendor_calls, &0)?;
     }
-    // The adapter's periodic refreshes are listings, and rarer than these requests.
+    // The adapter's periodic refreshes are listings, and there are fewer of them than of these requests.
     let calls = cx.proxy()?.since(mark);
     let caused = calls.only(|call| call.list.is_none());
     let few = caused.is_empty() && calls.len() < REPEATS;
@@ -55,8 +57,8 @@ pub(super) async fn repeat_is_free(cx: &Context) -> Verdict {
 }
 
 /// load_balancer_service.proto, `EnsureLoadBalancer`: a restarted adapter reads the applied states from its listing. Load balancers in the
-/// desired state cause no write and no separate call, only the shared listing; plus one read for each listener, once, if the adapter
-/// reports that the vendor's listings have no backends.
+/// desired state cause no write and no separate call, only the shared listing. If the adapter reports that the vendor's listings have no
+/// backends, it also reads each listener once.
 pub(super) async fn after_restart(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let cluster = cx.cluster();
@@ -76,7 +78,7 @@ pub(super) async fn after_restart(cx: &Context) -> Verdict {
     })
 }
 
-/// The calls that a restarted adapter makes for load balancers in the desired state.
+/// Returns the calls that a restarted adapter makes for load balancers in the desired state.
 async fn calls_after_restart(cx: &Context, all: &[Balancer]) -> Result<Calls, Stop> {
     future::try_join_all(all.iter().map(|one| cx.converge(one))).await?;
     let mark = cx.proxy()?.mark();
@@ -93,7 +95,7 @@ async fn calls_after_restart(cx: &Context, all: &[Balancer]) -> Result<Calls, St
 }
 
 /// load_balancer_service.proto, `EnsureLoadBalancer`: an identical request joins the work in progress. Many callers cause as many vendor
-/// calls as one, and all of them get the same answer.
+/// calls as a single caller, and all of them get the same answer.
 pub(super) async fn identical_join(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let cluster = cx.cluster();

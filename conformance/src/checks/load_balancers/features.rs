@@ -18,7 +18,7 @@ use crate::checks::prelude::*;
 /// A change of a specification.
 type Change = fn(&mut LoadBalancerSpec);
 
-/// Features that can be added to an existing load balancer: the capability and, if it has a list of values, the value.
+/// The features that can be added to an existing load balancer. Each has a capability and, if the capability has a list of values, a value.
 const FEATURES: [(&str, &str, Change); 7] = [
     ("lb.proxy-protocol", "v2", |spec| {
         spec.listeners.iter_mut().for_each(|one| one.set_proxy_protocol(ProxyProtocol::V2));
@@ -46,8 +46,8 @@ fn says_what_is_spoken(spec: &mut LoadBalancerSpec) {
     spec.listeners.iter_mut().for_each(|one| "kubernetes.io/h2c".clone_into(&mut one.app_protocol));
 }
 
-/// load_balancer_service.proto, `LoadBalancerSpec`: a reported feature works: the vendor shows it, then the listing equals the desired
-/// state, and the feature can be removed again. `applied_hash` covers all of the specification except the backends.
+/// load_balancer_service.proto, `LoadBalancerSpec`: a reported feature works. The vendor shows it, the listing then equals the desired
+/// state, and the feature can be removed again. `applied_hash` covers the whole specification except the backends.
 pub(super) async fn round_trip(cx: &Context) -> Verdict {
     let mut trips: Vec<BoxFuture<'_, Verdict>> = Vec::new();
     for (capability, _, change) in FEATURES.into_iter().filter(|(name, value, _)| cx.takes(name, value)) {
@@ -100,8 +100,8 @@ async fn both_families(cx: &Context) -> Verdict {
     expect::shown(of_family(false) && of_family(true), wants, &addresses)
 }
 
-/// load_balancer_service.proto, `LoadBalancerSpec.name`: a name is only for display. Two load balancers may have the same name, a new name
-/// does not recreate the load balancer or change the hash, and a request without a name keeps the former name.
+/// load_balancer_service.proto, `LoadBalancerSpec.name`: a name is only for display. Two load balancers may have the same name. A new name
+/// neither recreates the load balancer nor changes the hash, and a request without a name keeps the former name.
 async fn named(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let balancer = |owner| cx.cluster().balancer(owner).listeners([tcp(80)]).backends(&machines);
@@ -162,12 +162,12 @@ async fn put_on_and_taken_back(cx: &Context, capability: &str, change: Change) -
     expect::equal(&wants, &back.applied_hash, &there.applied_hash)
 }
 
-/// The vendor's description of the load balancer, if there is a command for it.
+/// Returns the vendor's description of the load balancer. `None` if there is no command for it.
 async fn description(cx: &Context, answer: &EnsureLoadBalancerResponse) -> Result<Option<String>, Stop> {
     cx.optional_hook(Hook::DescribeLoadBalancer, &[("VENDOR_ID", vendor_id(answer)?)]).await
 }
 
-/// Converges, and asserts that the vendor's listing then equals the desired state, so that no change is left to make.
+/// Converges, and asserts that the vendor's listing then equals the desired state. No change is then left to make.
 async fn settled(cx: &Context, balancer: &Balancer) -> Result<EnsureLoadBalancerResponse, Stop> {
     let done = cx.converge(balancer).await?;
     let mut live = balancer.clone();

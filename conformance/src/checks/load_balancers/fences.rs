@@ -6,14 +6,14 @@ use cloud_api_proto::{Reason, v1alpha1::LoadBalancerState};
 
 use crate::checks::prelude::*;
 
-/// Time within which an adapter begins a request.
+/// The time within which an adapter begins to work on a request.
 const BEGINS: Duration = Duration::from_secs(30);
-/// A deadline too short to wait for completion: the adapter answers half a second before the deadline.
+/// A deadline that is too short to wait for completion. The adapter answers half a second before the deadline.
 const SHORT_DEADLINE: Duration = Duration::from_secs(1);
 
-/// load_balancer_service.proto, `EnsureLoadBalancer`: of two requests for one key, the request with the newer fence takes over while work
-/// on the older one is in progress. The caller of the older request gets OPERATION_CONFLICT or PENDING, and later requests with its fence
-/// are refused.
+/// load_balancer_service.proto, `EnsureLoadBalancer`: of two requests for one key, the request with the newer fence takes over, even while
+/// the adapter works on the older request. The caller of the older request gets OPERATION_CONFLICT or PENDING, and later requests with its
+/// fence are refused.
 pub(super) async fn newer_supersedes(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
     let machines = cx.machines(1).await?;
@@ -41,7 +41,7 @@ pub(super) async fn newer_supersedes(cx: &Context) -> Verdict {
     expect::shown(newest, "the listing has the fence of the writer that completed it", &writer)
 }
 
-/// Sends the newer request while the first write of the older one is held.
+/// Sends the newer request while the first write of the older request is held.
 async fn taken_over(proxy: &Proxy, api: &Api, old: &Balancer, new: &Balancer) -> Verdict {
     let held = proxy.inject(Rule::writes().nth(1), Action::HoldAfter);
     let newer = async {
@@ -63,8 +63,8 @@ async fn taken_over(proxy: &Proxy, api: &Api, old: &Balancer, new: &Balancer) ->
     expect::shown(taken, "the request with the newer fence takes over", &newer)
 }
 
-/// common.proto, `Fence`: the adapter refuses an older epoch of a scope, and an older sequence number for the same load balancer, without a
-/// vendor write. Sequence numbers for different load balancers may arrive in any order.
+/// common.proto, `Fence`: the adapter refuses an older epoch of a scope, and an older sequence number for the same load balancer. It makes
+/// no vendor write for such a request. Sequence numbers for different load balancers may arrive in any order.
 pub(super) async fn stale_is_refused(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
     let machines = cx.machines(1).await?;

@@ -14,8 +14,8 @@ use crate::checks::prelude::*;
 /// Time within which an adapter makes its next write.
 const NEXT_WRITE: Duration = Duration::from_secs(30);
 
-/// load_balancer_service.proto, `LoadBalancerKey`: Services with the same name and UID in two clusters have two load balancers, which are
-/// independent of each other.
+/// load_balancer_service.proto, `LoadBalancerKey`: if Services in two clusters have the same name and UID, they have two load balancers
+/// that are independent of each other.
 pub(super) async fn of_two_clusters(cx: &Context) -> Verdict {
     let (here, there) = (cx.cluster(), another_cluster(cx)?);
     let machines = cx.machines(1).await?;
@@ -36,8 +36,8 @@ pub(super) async fn of_two_clusters(cx: &Context) -> Verdict {
     expect::equal("a deletion in one cluster does not affect another cluster", &after, &before)
 }
 
-/// load_balancer_service.proto, `Adoption`, `DeleteLoadBalancer`: a load balancer of another Service or cluster is neither adopted nor
-/// changed nor deleted, even if the caller names its vendor ID.
+/// load_balancer_service.proto, `Adoption`, `DeleteLoadBalancer`: a load balancer of another Service or cluster is not adopted, changed or
+/// deleted, even if the caller names its vendor ID.
 pub(super) async fn of_others(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
     let machines = cx.machines(1).await?;
@@ -65,8 +65,8 @@ pub(super) async fn of_others(cx: &Context) -> Verdict {
     expect::equal("a load balancer of another owner is never changed", &seen().await?, &before)
 }
 
-/// load_balancer_service.proto, `Adoption`: a load balancer without owner stays unchanged unless the caller asks to adopt it, by its ID or
-/// by the key's name. Then the first write sets its tags (verified if there is a proxy).
+/// load_balancer_service.proto, `Adoption`: a load balancer without owner does not change unless the caller asks to adopt it, by its ID or
+/// by the key's name. Then the first write sets its tags. This is verified only if there is a proxy.
 pub(super) async fn adoption(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
     let machines = cx.machines(1).await?;
@@ -115,7 +115,7 @@ async fn tags_first(
     let second = proxy.inject(Rule::writes().nth(2), Action::HoldBefore);
     let mut adoption = pin!(cx.converge(mail));
     tokio::select! {
-        // The adapter may need only one write.
+        // The adapter may need only one write, so the adoption may end first.
         answer = &mut adoption => answer,
         held = second.reached(NEXT_WRITE) => {
             held?;
@@ -136,7 +136,7 @@ fn another_cluster(cx: &Context) -> Result<Cluster, Stop> {
     }
 }
 
-/// Sets a vendor ID as the one that the caller knows.
+/// Sets the vendor ID that the caller knows.
 fn named(mut balancer: Balancer, id: &str) -> Balancer {
     let ids = [("loadbalancer".to_owned(), id.to_owned())].into();
     balancer.request.known = Some(Known { vendor_ids: Some(VendorIds { ids }), ..Known::default() });
@@ -148,20 +148,20 @@ fn adopting(mut balancer: Balancer, adoption: Adoption) -> Balancer {
     balancer
 }
 
-/// Creates a load balancer by hand.
+/// Creates a load balancer without an owner, as a user would.
 async fn ownerless(cx: &Context, name: &str) -> Result<String, Stop> {
     let id = cx.hook(Hook::CreateLoadBalancer, &[("NAME", name)]).await?;
     cx.undo_by(Hook::DeleteLoadBalancer, vec![("VENDOR_ID", id.clone())]);
     Ok(id)
 }
 
-/// The load balancer as listed for its cluster, and as the vendor describes it, if there is a command for this.
+/// Returns the load balancer as listed for its cluster, and the vendor's description of it if there is a command for this.
 async fn seen(cx: &Context, theirs: &Cluster, id: &str) -> Result<(Option<LoadBalancer>, String), Stop> {
     let items = cx.load_balancers(theirs).await?.items;
     Ok((items.into_iter().find(|one| one.vendor_id == id), described(cx, id).await?))
 }
 
-/// The vendor's description. Empty without a command for this.
+/// Returns the vendor's description. Empty if there is no command for this.
 async fn described(cx: &Context, id: &str) -> Result<String, Stop> {
     let described = cx.optional_hook(Hook::DescribeLoadBalancer, &[("VENDOR_ID", id)]).await?;
     Ok(described.unwrap_or_default())

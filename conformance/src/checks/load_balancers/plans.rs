@@ -5,11 +5,11 @@ use cloud_api_proto::v1alpha1::{DeleteLoadBalancerRequest, LoadBalancerState, Pl
 use super::{changes::only, keys};
 use crate::checks::prelude::*;
 
-/// Tolerance for the number of planned steps, as a fraction of the writes that follow.
+/// The tolerated difference between the number of planned steps and the number of later writes, as a fraction of the writes.
 const TOLERANCE: f64 = 0.2;
 
-/// load_balancer_service.proto, `LoadBalancer.applied_hash`: an adapter version that computes the hash of a desired state differently
-/// compares field by field, and does not write because of the hash. It still writes real changes.
+/// load_balancer_service.proto, `LoadBalancer.applied_hash`: a new adapter version may compute the hash of a desired state differently. It
+/// then compares field by field, and does not write because of the hash. It still writes real changes.
 pub(super) async fn hash_version(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let cluster = cx.cluster();
@@ -37,8 +37,8 @@ pub(super) async fn hash_version(cx: &Context) -> Verdict {
     expect::equal("there is one load balancer per key", &keys(cx).await?, &wanted)
 }
 
-/// load_balancer_service.proto, `EnsureLoadBalancerRequest.dry_run`, `DeleteLoadBalancerRequest.dry_run`: a dry run writes nothing, and its
-/// plan has as many steps as writes follow, within 20 %. This holds for a creation, a change, no change, and a deletion.
+/// load_balancer_service.proto, `EnsureLoadBalancerRequest.dry_run`, `DeleteLoadBalancerRequest.dry_run`: a dry run writes nothing. Its
+/// plan has as many steps as there are writes afterwards, within 20 %. This holds for a creation, a change, no change, and a deletion.
 pub(super) async fn dry_run(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let cluster = cx.cluster();

@@ -20,7 +20,7 @@ fn objects_spread_over_shards_and_stay_where_they_are() {
     let shards = FakeShards::new("c", 8).shards();
     let mut counts = BTreeMap::<usize, usize>::new();
     for n in 0..8000 {
-        // UIDs in the form that the API server creates, but without randomness.
+        // The UIDs have the form that the API server creates, but are not random.
         *counts.entry(shards.of(&format!("6a2f1c1e-8c5b-4c56-9d3e-{n:012x}"))).or_default() += 1;
     }
     assert_eq!(counts.len(), 8);

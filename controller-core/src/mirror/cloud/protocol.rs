@@ -8,12 +8,12 @@ use sha2::{Digest as _, Sha256};
 
 use crate::mirror::{Change, Content, put, replace};
 
-/// An event of a watch. Items have the key that identifies them in this stream.
+/// An event of a watch. Each item comes with the key that identifies the item in this stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event<T> {
     /// A listing begins.
     Reset(Option<Scope>),
-    /// A part of the listing.
+    /// Some of the items of the listing.
     Items(Vec<(String, T)>),
     /// The listing is complete.
     Synced(Synced),
@@ -69,13 +69,13 @@ pub enum Violation {
 #[derive(Debug)]
 pub(super) struct Effects<T> {
     pub(super) changes: Vec<Change<String, T>>,
-    /// The event shows that the other side is alive.
+    /// Whether the event shows that the other side is alive.
     pub(super) alive: bool,
-    /// The content matches the vendor's answer of this time, by the adapter's clock.
+    /// The time of the vendor's answer that the content matches, by the adapter's clock.
     pub(super) observed: Option<Timestamp>,
-    /// A listing is complete.
+    /// Whether a listing is now complete.
     pub(super) synced: bool,
-    /// The fingerprint of the scope changed, as (before, now).
+    /// The old and the new fingerprint of the scope, if the scope changed.
     pub(super) moved: Option<(String, String)>,
 }
 
@@ -88,13 +88,13 @@ impl<T> Default for Effects<T> {
 /// The state of the protocol, which survives a reconnect.
 #[derive(Debug)]
 pub(super) struct Protocol<T> {
-    /// The items of a listing in progress.
+    /// The items received so far of a listing in progress.
     listing: Option<Listing<T>>,
     /// The resume token of the current content, never of a listing in progress.
     token: String,
     /// Fingerprint of the scope of the current content.
     scope: Option<String>,
-    /// Whether changes may be applied to the current content: no event was missed after the listing.
+    /// Whether changes may be applied to the current content. This is so if no event was missed since the listing.
     live: bool,
 }
 
@@ -111,7 +111,7 @@ impl<T> Default for Protocol<T> {
 }
 
 impl<T: PartialEq> Protocol<T> {
-    /// Returns the token to resume from. Empty: from the beginning.
+    /// Returns the token to resume from. If the token is empty, the next watch starts from the beginning.
     pub(super) fn token(&self) -> &str {
         &self.token
     }
@@ -182,7 +182,7 @@ impl<T: PartialEq> Protocol<T> {
         Ok(Effects { changes, alive: true, observed, synced: true, moved })
     }
 
-    /// Applies one change. The time of observation stays, because a single change does not show how old the other items are.
+    /// Applies one change. The observation time stays the same, because a single change does not show how old the other items are.
     fn change(
         &mut self,
         event: &'static str,
@@ -205,7 +205,7 @@ fn time(at: prost_types::Timestamp) -> Option<Timestamp> {
     Timestamp::new(at.seconds, at.nanos).ok()
 }
 
-/// Returns the sum, modulo 2^64, of the first eight bytes (big endian) of the SHA-256 of each key. The order has no influence.
+/// Returns the sum, modulo 2^64, of the first eight bytes (big endian) of the SHA-256 of each key. The order of the keys does not matter.
 pub(crate) fn checksum<'a>(keys: impl IntoIterator<Item = &'a String>) -> u64 {
     let head = |key: &String| {
         let digest = Sha256::digest(key.as_bytes());

@@ -23,7 +23,7 @@ pub trait Source: Send + Sync + 'static {
     /// The name of the RPC.
     const CALL: &'static str;
 
-    /// Opens the stream. An empty token means from the beginning.
+    /// Opens the stream. With an empty token, the stream starts from the beginning.
     fn open(
         &self,
         adapter: &Adapter,

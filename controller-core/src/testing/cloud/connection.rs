@@ -30,9 +30,9 @@ pub(super) struct Connector(Arc<Mutex<Connections>>);
 #[derive(Debug)]
 struct Connections {
     routes: Routes,
-    /// Cancelled to cut all connections. `None` while the adapter is away.
+    /// The token that cuts all connections when it is cancelled. `None` while the adapter is away.
     power: Option<CancellationToken>,
-    /// Whether the servers' output is held back.
+    /// Whether the output of the servers is held back.
     hangs: Arc<AtomicBool>,
     servers: JoinSet<()>,
 }
@@ -93,7 +93,7 @@ impl tower::Service<Uri> for Connector {
     }
 }
 
-/// The client's end of a connection. It breaks when the adapter goes away.
+/// The client's end of a connection. The connection breaks when the adapter goes away.
 pub(super) struct Cuttable {
     stream: DuplexStream,
     cut: BoxFuture<'static, ()>,
@@ -117,7 +117,7 @@ impl AsyncRead for Cuttable {
     ) -> Poll<io::Result<()>> {
         self.check(context)?;
         if self.hangs.load(Ordering::Relaxed) {
-            // Only the cut of the connection wakes the task.
+            // While the output is held back, only the cut of the connection wakes the task.
             return Poll::Pending;
         }
         Pin::new(&mut self.stream).poll_read(context, buffer)

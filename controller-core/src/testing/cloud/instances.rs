@@ -1,4 +1,4 @@
-//! The service for instances.
+//! Implements the RPCs for instances.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ fn is_there(state: &State, reference: &InstanceRef) -> bool {
     matches!(&reference.r#ref, Some(Ref::ProviderId(id)) if state.instances.contains_key(id))
 }
 
-/// Provider IDs of other schemes than `sim` belong to other clouds.
+/// Provider IDs with a scheme other than `sim` belong to other clouds.
 fn result(state: &State, reference: &InstanceRef, now: prost_types::Timestamp) -> InstanceResult {
     match &reference.r#ref {
         Some(Ref::ProviderId(id)) => match state.instances.get(id) {
@@ -97,7 +97,7 @@ fn found(instance: &Instance) -> InstanceResult {
     InstanceResult { instance: Some(instance.clone()), ..plain(Existence::Exists) }
 }
 
-/// Returns evidence from a direct answer of this moment.
+/// Returns the evidence that a direct look-up at this moment did not find the instance.
 fn gone(now: prost_types::Timestamp) -> InstanceResult {
     let method = evidence::Method::DirectGetNotFound.into();
     let evidence = Evidence { method, observed_at: Some(now), witnesses: 1, scope: None };

@@ -1,4 +1,4 @@
-//! The service for load balancers. An ensure completes at once, or after the number of PENDING answers that the test has set.
+//! Implements the RPCs for load balancers. An ensure completes at once, or after the number of PENDING answers that the test has set.
 
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ impl LoadBalancerService for Service {
     }
 }
 
-/// A call that changes a load balancer. It ends when it is answered or cancelled.
+/// A call in progress that changes a load balancer. The call ends when it is answered or cancelled.
 struct UnderWay {
     shared: Arc<Shared>,
     owner: String,
@@ -182,7 +182,8 @@ fn ensure(
     Ok(answer)
 }
 
-/// Returns one step for the load balancer, and one per listener; none if the load balancer already has the desired state.
+/// Returns one step for the load balancer and one step for each listener. Returns no step if the load balancer already has the desired
+/// state.
 fn would_ensure(
     state: &mut State,
     request: EnsureLoadBalancerRequest,
@@ -247,7 +248,7 @@ fn delete(state: &mut State, request: &DeleteLoadBalancerRequest) -> DeleteLoadB
     }
 }
 
-/// Distinguishes desired states; the format does not matter.
+/// Returns a hash that distinguishes desired states. The format does not matter.
 fn hash(spec: &LoadBalancerSpec) -> String {
     format!("v1:{:x}", crate::mirror::cloud::checksum(&[format!("{spec:?}")]))
 }

@@ -1,5 +1,5 @@
-//! The service for routes. Changes of routes take effect at once, or after the time that the test has set. A route to the destination of a
-//! foreign route is a conflict.
+//! Implements the RPCs for routes. Changes of routes take effect at once, or after the time that the test has set. A route to the
+//! destination of a foreign route is a conflict.
 
 use cloud_api_proto::{
     AdapterError, Reason,
@@ -44,7 +44,7 @@ impl RouteService for Service {
     }
 }
 
-/// Plans one call for all routes to create or delete. Only conflicts with foreign routes are checked.
+/// Plans a single call that creates or deletes all routes. Only conflicts with foreign routes are checked.
 fn would_apply(state: &mut State, request: ApplyRoutesRequest) -> ApplyRoutesResponse {
     state.dry_runs.push("ApplyRoutes");
     let (add, remove) = (request.upserts.len(), request.deletes.len());

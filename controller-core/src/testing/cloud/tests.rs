@@ -1,4 +1,4 @@
-//! Tests the fake adapter with a real client and a mirror.
+//! These tests use the fake adapter with a real client and a mirror.
 
 mod replicas;
 
@@ -155,7 +155,7 @@ async fn an_adapter_that_hangs_is_an_outage() {
     mirror.synced().await;
     tokio::time::sleep(Duration::from_mins(1)).await;
     cloud.hang(true);
-    // The connection is given up after 30 s, and the next attempt reports the outage.
+    // The client gives up the connection after 30 s, and the next attempt reports the outage.
     tokio::time::sleep(Duration::from_secs(65)).await;
     assert!(mirror.readiness().is_err(), "{}", mirror.link());
     cloud.hang(false);

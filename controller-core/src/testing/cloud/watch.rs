@@ -1,4 +1,5 @@
-//! Serves one watch for each of the three collections: a listing, and then the differences between the sent and the current items.
+//! Serves one watch for each of the three collections. A watch sends a listing, and then the differences between the sent and the current
+//! items.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -23,7 +24,7 @@ pub(super) enum StreamEvent<T> {
     Bookmark(Bookmark),
 }
 
-/// Streams a collection. Resume tokens are ignored, since an adapter may always answer with a Reset.
+/// Streams a collection. The fake ignores resume tokens, because an adapter may always answer with a Reset.
 pub(super) fn watch<T, M>(
     shared: &Arc<Shared>,
     collection: fn(&State) -> BTreeMap<String, T>,
@@ -60,12 +61,12 @@ const TOKEN: &str = "fake";
 struct Sent<T> {
     shared: Arc<Shared>,
     changed: tokio::sync::watch::Receiver<()>,
-    /// The items that were sent. `None` before the listing.
+    /// The items that were sent, or `None` before the listing.
     known: Option<BTreeMap<String, T>>,
 }
 
 impl<T: Clone + PartialEq> Sent<T> {
-    /// Returns the content, and when the vendor was asked for it.
+    /// Returns the content, and the time at which the vendor was asked for this content.
     fn content(&self, collection: fn(&State) -> BTreeMap<String, T>) -> (BTreeMap<String, T>, Timestamp) {
         let state = self.shared.state();
         (collection(&state), self.shared.observed(&state))

@@ -8,18 +8,18 @@ use http::StatusCode;
 
 use super::{FakeKube, request::Target};
 
-/// The verb of a request, as in RBAC, except that the later pages of a listing have their own verb.
+/// The verb of a request, as in RBAC. Only the later pages of a listing have a verb of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
     /// One object.
     Get,
     /// The first page of a listing.
     List,
-    /// A later page.
+    /// A later page of a listing.
     Continue,
     /// A watch.
     Watch,
-    /// A new object.
+    /// The creation of an object.
     Create,
     /// A change.
     Patch,
@@ -34,7 +34,7 @@ pub struct Fault {
     what: What,
     on: On,
     name: Option<String>,
-    /// Number of further requests to which the fault applies. `None`: all, until [`FakeKube::heal`].
+    /// Number of further requests to which the fault applies. `None` means all requests until [`FakeKube::heal`].
     left: Option<u32>,
 }
 
@@ -61,23 +61,24 @@ impl Fault {
         Self::new(What::Refused(StatusCode::from_u16(code).unwrap_or_default(), None))
     }
 
-    /// The request is answered like by the API server's own flow control: 429 in plain text, with a `Retry-After` in whole seconds.
+    /// The request is answered as by the API server's own flow control. The answer has the status 429, a plain text body and a
+    /// `Retry-After` in whole seconds.
     pub fn throttled(retry_after: Duration) -> Self {
         Self::new(What::Refused(StatusCode::TOO_MANY_REQUESTS, Some(retry_after)))
     }
 
-    /// The request takes effect at once and is answered after this time: a client with a shorter timeout does not know the outcome.
+    /// The request takes effect at once and is answered after this time. A client with a shorter timeout does not know the outcome.
     pub fn slow(by: Duration) -> Self {
         Self::new(What::Slow(by))
     }
 
-    /// The request has no effect and no answer, until [`FakeKube::heal`] breaks the connection.
+    /// The request has no effect. It also gets no answer until [`FakeKube::heal`] breaks the connection.
     pub fn hang() -> Self {
         Self::new(What::Hangs)
     }
 
-    /// Limits the fault to requests of this verb to this resource. `nodes` includes its subresources, `nodes/status` is only that
-    /// subresource.
+    /// Limits the fault to requests of this verb to this resource. `nodes` includes the subresources of nodes, but `nodes/status` is only
+    /// that subresource.
     pub fn on(mut self, verb: Verb, resource: &'static str) -> Self {
         self.on = On::One(verb, resource);
         self
@@ -116,7 +117,7 @@ impl Fault {
     }
 }
 
-/// The faults in the order in which they were added.
+/// The faults in the sequence in which they were added.
 #[derive(Debug, Default)]
 pub(super) struct Faults(Vec<Fault>);
 

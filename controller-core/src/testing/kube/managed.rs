@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-/// The fields of a manager: the finalizers that it added, whether it owns the addresses, and the types of its conditions.
+/// The fields that belong to a manager. They are the finalizers that the manager added, whether it owns the addresses, and the types of its
+/// conditions.
 type Fields = (BTreeSet<String>, bool, BTreeSet<String>);
 
-/// Records that `manager` changed `old` to `new`. A removed field has no owner any more.
+/// Records that `manager` changed `old` to `new`. A field that was removed has no owner afterwards.
 pub(super) fn note(old: &Value, new: &mut Value, manager: &str) {
     let mut managers = read(new);
     let (before, after) = (finalizers(old), finalizers(new));

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::request::Target;
 
-/// Why the API server refuses a patch.
+/// The reason why the API server refuses a patch.
 #[derive(Debug, PartialEq)]
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
@@ -27,8 +27,8 @@ const UNITED: [&str; 1] = ["finalizers"];
 /// The prefix of the name of a list of strings in a patch. The list under the prefixed name contains the values to remove.
 const TAKEN_OUT: &str = "$deleteFromPrimitiveList/";
 
-/// Returns the object after the patch. A patch of the status subresource changes only status and metadata, a patch of the object everything
-/// but status.
+/// Returns the object after the patch. A patch of the status subresource changes only status and metadata. A patch of the object itself
+/// changes everything except the status.
 pub(super) fn apply(object: &Value, target: &Target, body: &[u8]) -> Result<Value, Refusal> {
     let bad = |error: serde_json::Error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string());
     let patch: Value = serde_json::from_slice(body).map_err(bad)?;
@@ -107,8 +107,8 @@ fn merge_list(target: &mut Map<String, Value>, field: &str, patch: &[Value]) {
     target.insert(field.to_owned(), Value::Array(new));
 }
 
-/// Groups the items of a list by key, in the order of each key's first item. The API server does this even for a list that replaces the old
-/// list.
+/// Groups the items of a list by key, in the sequence of each key's first item. The API server does this even for a list that replaces the
+/// old list.
 fn grouped(mut items: Vec<Value>, key: &str) -> Vec<Value> {
     let mut keys: Vec<Option<Value>> = Vec::new();
     for item in &items {
@@ -117,12 +117,12 @@ fn grouped(mut items: Vec<Value>, key: &str) -> Vec<Value> {
             keys.push(of);
         }
     }
-    // The sort is stable.
+    // The sort is stable, so that items with the same key keep their sequence.
     items.sort_by_key(|item| keys.iter().position(|of| of.as_ref() == item.get(key)));
     items
 }
 
-/// Two addresses of one type become one if they are merged by type, which is the reason for `$patch: replace`.
+/// A merge by type turns two addresses of the same type into a single address. The controllers therefore use `$patch: replace`.
 fn by_key(mut old: Vec<Value>, patch: Vec<Value>, key: &str) -> Vec<Value> {
     for item in patch {
         if item.get("$patch").and_then(Value::as_str) == Some("delete") {

@@ -16,17 +16,17 @@ pub(super) struct Target {
     /// The subresource, such as `status`.
     pub(super) subresource: Option<String>,
     pub(super) watch: bool,
-    /// For a watch: whether the client accepts bookmarks.
+    /// Whether the client of a watch accepts bookmarks.
     pub(super) bookmarks: bool,
-    /// For a listing or a watch: the name of the only object that is requested.
+    /// The name of the single object that a listing or a watch is limited to.
     pub(super) only: Option<String>,
     /// For a listing or a watch: the labels that the requested objects have.
     pub(super) labels: Vec<(String, String)>,
     /// The resource version that a watch resumes from.
     pub(super) resource_version: u64,
-    /// Maximum number of objects on a page of a listing. `None`: all.
+    /// Maximum number of objects on a page of a listing. `None` means all objects.
     pub(super) limit: Option<usize>,
-    /// The last object of the previous page.
+    /// The `continue` token, which names the last object of the previous page.
     pub(super) continues: Option<String>,
     pub(super) content_type: String,
     /// The field manager, if the request names one.

@@ -37,11 +37,11 @@ pub(super) struct Store {
     objects: BTreeMap<Key, Value>,
     version: u64,
     log: Vec<Happened>,
-    /// Events before this version have been dropped.
+    /// The version before which events have been dropped.
     oldest: u64,
 }
 
-/// An event of watches, at its resource version: its index in the log, counted from 1.
+/// An event of watches. Its resource version is its index in the log, counted from 1.
 #[derive(Debug)]
 struct Happened {
     type_: &'static str,
@@ -187,7 +187,7 @@ fn refused_patch(refusal: &Refusal, name: &str) -> (StatusCode, Value) {
     (status, body)
 }
 
-/// Returns the precondition of a deletion that does not hold: another UID or another version.
+/// Returns the precondition of a deletion that does not hold, because the UID or the version differs.
 fn broken_precondition(object: &Value, options: &[u8]) -> Option<String> {
     let options: Value = serde_json::from_slice(options).unwrap_or_default();
     ["uid", "resourceVersion"].into_iter().find_map(|field| {

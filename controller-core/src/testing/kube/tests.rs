@@ -1,4 +1,4 @@
-//! Tests the fake with a real client, a mirror and a recorder.
+//! These tests use the fake with a real client, a mirror and a recorder.
 
 use std::time::Duration;
 
@@ -162,7 +162,7 @@ async fn a_write_to_a_recreated_node_is_stale() {
             kube_api::within(api.patch_status("a", &params, &Patch::Strategic(&guarded))).await,
             true,
         ),
-        // The answer says only that a test failed.
+        // The answer to a JSON patch says only that a `test` operation failed. It does not say that the UID differs.
         ("JSON", kube_api::within(api.patch("a", &params, &tested)).await, false),
     ] {
         let error = answer.expect_err("the UID differs");

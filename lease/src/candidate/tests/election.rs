@@ -1,5 +1,5 @@
-//! Random elections with a model of the API server. Requests are delayed, lost, or executed after their timeout; processes are paused or
-//! killed; a Lease is deleted or emptied.
+//! Random elections with a model of the API server. Requests are delayed, lost, or executed after their timeout. Processes are paused or
+//! killed, and a Lease is deleted or emptied.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ enum Call {
     Write(Option<String>, Box<Record>),
 }
 
-/// The answer of the API server. `Err`: refused.
+/// The answer of the API server. `Err` means that the request was refused.
 type ReadResult = Result<Option<Record>, ()>;
 
-/// A request in flight.
+/// A request in progress.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     process: usize,
@@ -32,7 +32,7 @@ struct Flight {
 enum Event {
     Wake(usize),
     Arrive(Flight, Call),
-    /// `None`: the caller no longer waits for the answer.
+    /// The end of a request. `None` means that the caller no longer waits for the answer.
     Return(Flight, Option<ReadResult>),
     /// An operator deletes or empties the Lease.
     Meddle,
@@ -43,7 +43,7 @@ enum Event {
 struct Process {
     name: String,
     candidate: Candidate,
-    /// Number of the request in flight.
+    /// The number of the request that the process waits for.
     waits_for: Option<u64>,
 }
 
@@ -54,13 +54,13 @@ struct Election {
     lease: Option<Record>,
     versions: u64,
     number: u64,
-    /// All terms so far: epoch and holder.
+    /// All terms so far, each with its epoch and its holder.
     terms: Vec<(u64, String)>,
     begin: Instant,
     /// Creation time of the Lease.
     made: Instant,
     chances: std::iter::Cycle<std::vec::IntoIter<u16>>,
-    /// How many of 1,000 requests have a fault, and how many of 1,000 wake-ups are late.
+    /// The number of requests in 1,000 that have a fault, and of wake-ups in 1,000 that are late.
     trouble: u16,
 }
 
@@ -127,7 +127,7 @@ impl Election {
                 self.versions += 1;
                 Some(Record { holder: None, version: self.versions.to_string(), ..lease })
             }
-            // No process observes a Lease that is created and deleted between two of its reads.
+            // No process would observe a Lease that is created and deleted between two reads of that process.
             Some(lease) if self.now < self.made + Timing::default().duration => Some(lease),
             Some(_) | None => None,
         };

@@ -1,4 +1,4 @@
-//! Tests which nodes are tainted and about which the cloud is asked, as a table.
+//! Tests with a table which nodes are tainted and about which nodes the controller asks the cloud.
 
 use cloud_api_proto::v1alpha1::InstanceState;
 use controller_core::testing::{BEGIN, NodeBuilder, instance, node};

@@ -64,8 +64,8 @@ fn parse(value: &str) -> Result<Vec<IpAddr>, Error> {
     }
 }
 
-/// Parses an address as Kubernetes does: leading zeros are ignored in groups and in octets, which are decimal; an IPv4-mapped IPv6 address
-/// is IPv4.
+/// Parses an address as Kubernetes does. Leading zeros are ignored in groups and in octets, and octets are decimal. An IPv4-mapped IPv6
+/// address counts as IPv4.
 fn address_ip(text: &str) -> Option<IpAddr> {
     let ip: IpAddr = text.parse().or_else(|_error| without_leading_zeros(text).parse()).ok()?;
     Some(ip.to_canonical())

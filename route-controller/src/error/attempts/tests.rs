@@ -18,14 +18,14 @@ fn failed(again: Option<Duration>) -> Outcome {
     Outcome::Failed { reason: Reason::Unspecified, why: "it rains".to_owned(), again }
 }
 
-/// A node without a route.
+/// Returns the plan for a node without a route, and the creation of the route.
 fn one_creation() -> (Plan, Creation) {
     let plan = settled(&[node("a").pods("10.244.1.0/24")], &[]);
     let creation = plan.creations[0].clone();
     (plan, creation)
 }
 
-/// A node whose route leads to another next hop.
+/// Returns the plan for a node whose route leads to another next hop, and the creation of the new route.
 fn one_replacement() -> (Plan, Creation) {
     let plan = settled(&[node("a").pods("10.244.1.0/24")], &[route("1", "10.244.1.0/24").of("gone")]);
     let creation = plan.creations[0].clone();

@@ -35,7 +35,7 @@ fn unasked(n: usize) -> Vec<Removal> {
     (0..n).map(|n| removal(n, Cause::Unasked)).collect()
 }
 
-/// Returns how many are removed, how many are held, and when the next removal is allowed, in seconds.
+/// Returns how many removals are allowed, how many are held, and when the next removal is allowed, in seconds.
 fn judged(guard: &mut Guard, mut plan: Plan, nodes: Nodes<'_>, now: Instant) -> (usize, usize, Option<u64>) {
     let judgement = guard.judge(&mut plan, nodes, now);
     (plan.removals.len(), judgement.n_held(), judgement.again.map(|again| again.as_secs()))
@@ -94,7 +94,8 @@ async fn replica_that_waited_for_long_starts_again() {
     assert_eq!(judged(&mut guard, plan(10, unasked(2)), missing, term + GRACE), (1, 0, Some(90)));
 }
 
-/// Of four routes, two are removed, the first at once. Of six, three would be too many, so none is removed.
+/// Of four routes, two are removed one after the other, the first at once. Three of six routes exceed the limit, so none of them is
+/// removed.
 // Behaviour: R11
 #[tokio::test(start_paused = true)]
 async fn after_a_start_one_removal_is_allowed_and_of_too_many_none() {

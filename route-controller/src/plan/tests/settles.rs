@@ -1,5 +1,5 @@
-//! Tests any nodes and routes: the plan settles, and changes only routes of this cluster. Outside of the cluster's CIDRs it changes only
-//! routes that conflict with a node's route.
+//! Tests random nodes and routes: executing the plan leaves no further action, and changes only routes of this cluster. Outside of the
+//! cluster's CIDRs, the plan changes only routes that conflict with a node's route.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -12,7 +12,7 @@ use crate::plan::plan;
 use crate::plan::record::Record;
 use crate::plan::route::{Owner, Route, State};
 
-/// Few names and networks, so that equal ones are frequent.
+/// Few names and networks, so that equal values are frequent.
 fn name() -> impl Strategy<Value = &'static str> {
     prop_oneof![Just("a"), Just("b"), Just("c"), Just("d")]
 }
@@ -151,7 +151,7 @@ proptest! {
     }
 }
 
-/// Whether a node has the route's destination as a pod CIDR and the instance that it leads to.
+/// Whether a node has the route's destination as a pod CIDR and is on the instance to which the route leads.
 fn serves_any(route: &Route, nodes: &[Node]) -> bool {
     nodes.iter().any(|node| {
         node.pod_cidrs.contains(&route.destination)

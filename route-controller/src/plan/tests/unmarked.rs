@@ -13,7 +13,7 @@ fn unmarked(to: &str, at: &str) -> Route {
     route(&format!("{to}={at}"), to).at(at).owned(Owner::Unmanaged)
 }
 
-/// The instance is gone, and its address is unused.
+/// Returns a route whose instance is gone and whose next hop is an unused address.
 fn hole(to: &str, at: &str) -> Route {
     unmarked(to, at).is(State::Blackhole)
 }

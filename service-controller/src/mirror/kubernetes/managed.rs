@@ -18,16 +18,16 @@ const CONTROLLERS: [&str; 4] = ["controller", "manager", "operator", "ccm"];
 
 /// Whether this controller set the finalizer and no other client has written the status since then.
 ///
-/// The API server removes the class with the type, so the class cannot show the owner. Another controller may rely on a finalizer that was
-/// already set. The addresses that such a controller wrote are recorded under its field manager, even after the API server empties the
-/// status.
+/// The class cannot show the owner, because the API server removes the class when the type changes. Another controller may rely on a
+/// finalizer that was already set. The addresses that such a controller wrote are recorded under its field manager, even after the API
+/// server empties the status.
 pub(super) fn is_held_by_us(meta: &ObjectMeta, reading: &Reading) -> bool {
     let finalizer = holders(meta, &finalizer_path());
     let ours = |name: &&str| reading.writes_as(name);
     !finalizer.is_empty() && finalizer.iter().all(ours) && holders(meta, &STATUS).iter().all(ours)
 }
 
-/// Returns which other client set the finalizer.
+/// Returns the other client that set the finalizer.
 ///
 /// A client counts as a load balancer controller if its name shows its role, or if it wrote addresses. A client that set the finalizer
 /// through the status subresource, as `k8s.io/cloud-provider` does, counts, too. If Services without a class belong to another controller,

@@ -141,7 +141,8 @@ fn finalizer_owner_follows_from_managed_fields() {
     let (own, plain, occm) =
         ("service-controller a/b", "service-controller", "openstack-cloud-controller-manager");
     let rows: [Row<'_>; 11] = [
-        // Columns: own classes, managers of the finalizer, managers of the status, whether the finalizer counts as this controller's
+        // Columns: the case, the controller's own classes, the managers of the finalizer, the managers of the status, whether the finalizer
+        // counts as this controller's.
         ("unknown", Classes::default(), &[], &[], false),
         ("this controller", Classes::default(), &[plain], &[plain], true),
         ("this controller, and no address was written", Classes::default(), &[plain], &[], true),

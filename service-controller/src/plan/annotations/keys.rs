@@ -45,7 +45,7 @@ impl Key {
     }
 }
 
-/// Writes the annotation with its prefix.
+/// Writes the name of the annotation with its prefix.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{PREFIX}{}", self.name)
@@ -68,10 +68,11 @@ pub(crate) const INTERNAL: Key = Key::service("internal");
 /// Needs: -
 pub(crate) const ID: Key = Key::one("id");
 
-/// Use an existing load balancer. `owned` adopts one without an owner, by `id` or by the name that this controller would give. An adoption
-/// by `id` needs the tag `cloudadapter.dev/adopt=<namespace>` on the load balancer or the operator's grant; with the Service, it is
-/// released, not deleted. `shared` adds the Service's ports to load balancer `id`, if its owner is in the same namespace or lists this one
-/// in `share-with`; the owner keeps its addresses, name and size.
+/// Use an existing load balancer. `owned` adopts a load balancer without an owner, which is found by `id` or by the name that this
+/// controller would give. An adoption by `id` needs the tag `cloudadapter.dev/adopt=<namespace>` on the load balancer or the operator's
+/// grant; when the Service is deleted, such a load balancer is released instead of deleted. `shared` adds the Service's ports to load
+/// balancer `id`, if its owner is in the same namespace or lists this namespace in `share-with`; the owner keeps its addresses, name and
+/// size.
 ///
 /// Type: `none`, `owned` or `shared`
 /// Default: `none`
@@ -262,7 +263,7 @@ pub(crate) const HEALTH_HEALTHY: Key = Key::service("health-check.healthy-thresh
 /// Needs: -
 pub(crate) const HEALTH_UNHEALTHY: Key = Key::service("health-check.unhealthy-threshold");
 
-/// Selects the nodes behind the load balancer among the eligible ones.
+/// Selects the nodes behind the load balancer from all eligible nodes.
 ///
 /// Type: label selector, as of `kubectl get --selector`
 /// Default: all

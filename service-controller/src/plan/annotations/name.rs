@@ -16,12 +16,12 @@ pub(crate) enum Name<'a> {
     Plain(Key),
     /// A setting of one port, which is given by its number or name.
     Port { port: &'a str, key: Key },
-    /// A setting of one vendor, passed unchanged as a parameter of the adapter.
+    /// A vendor-specific setting, passed unchanged as a parameter of the adapter.
     Vendor { adapter: &'a str, key: &'a str },
 }
 
 impl<'a> Name<'a> {
-    /// Parses the name after the prefix.
+    /// Parses the part of an annotation's name after the prefix.
     pub(crate) fn read(text: &'a str) -> Result<Self, String> {
         if let Some(rest) = text.strip_prefix(OF_VENDOR) {
             let whole = rest.split_once('.').filter(|(adapter, key)| !adapter.is_empty() && !key.is_empty());
@@ -56,7 +56,7 @@ impl fmt::Display for Name<'_> {
     }
 }
 
-/// Refuses an unknown key, and suggests a similar known key, if any.
+/// Returns the error for an unknown key, with a suggestion if a known key is similar.
 fn unknown(key: &str, prefix: &str, known: impl Iterator<Item = Key>) -> String {
     match nearest(key, known.map(|known| known.name)) {
         Some(near) => format!("unknown key, did you mean '{prefix}{near}'?"),

@@ -9,7 +9,8 @@ use std::{
 const WORD_MAX: usize = 63;
 const DOMAIN_MAX: usize = 253;
 
-/// Requirements that a node's labels must all meet. Selectors with the same requirements are equal, in whatever order they were written.
+/// Requirements that a node's labels must all meet. Selectors with the same requirements are equal, regardless of the sequence in which the
+/// requirements were written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Selector(BTreeSet<Requirement>);
 
@@ -20,7 +21,7 @@ enum Requirement {
     In(String, BTreeSet<String>),
     /// A node without the label also meets the requirement.
     NotIn(String, BTreeSet<String>),
-    /// No node meets the requirement. The requirement has no syntax, so users cannot write it.
+    /// No node meets this requirement. It has no syntax, so users cannot write it.
     Never,
 }
 
@@ -112,7 +113,7 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// The parts between commas that are outside of brackets. `None`: the brackets are unbalanced.
+/// Splits a text at the commas that are outside of brackets. `None`: the brackets are unbalanced.
 fn parts(text: &str) -> Option<Vec<&str>> {
     let mut parts = Vec::new();
     let (mut inside, mut begin) = (false, 0);

@@ -18,8 +18,8 @@ use super::{
     template::Template,
 };
 
-/// Origin of a setting. If the setting does not apply to a port, the origin decides: a setting for all ports is ignored, a setting for that
-/// one port is refused.
+/// The origin of a setting. It decides what happens if the setting cannot apply to a port: a setting for all ports is ignored, and a
+/// setting for that port alone is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Origin {
     /// A cluster default.
@@ -30,14 +30,14 @@ pub(crate) enum Origin {
     Port,
 }
 
-/// Maximum number of ports that a message names.
+/// Maximum number of ports that are listed in a message.
 const NAMED: usize = 10;
 
 /// A value and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Given {
     pub(crate) origin: Origin,
-    /// The origin in messages: `annotation lb.cloudadapter.dev/internal`.
+    /// The origin as shown in messages, such as `annotation lb.cloudadapter.dev/internal`.
     pub(crate) place: String,
     pub(crate) value: String,
 }
@@ -47,8 +47,8 @@ impl Given {
         Refusal::new(self.place.clone(), why.to_string())
     }
 
-    /// Returns the setting without its value. Each port has a copy of the origin, and a copied value could be as long as all annotations of
-    /// an object together.
+    /// Returns the setting without its value. Each port stores a copy of the origin, and a copied value could be as long as all annotations
+    /// of an object together.
     pub(crate) fn without_value(&self) -> Self {
         Self { origin: self.origin, place: self.place.clone(), value: String::new() }
     }
@@ -66,7 +66,7 @@ pub(crate) struct Defaults {
 }
 
 impl Defaults {
-    /// Sets the name template.
+    /// Sets the template for the names of load balancers.
     pub(crate) fn called(self, names: Option<Template>) -> Self {
         Self { names, ..self }
     }
@@ -81,7 +81,7 @@ impl Defaults {
         &self.bounds
     }
 
-    /// Adds a default, by the annotation's name without the prefix.
+    /// Adds a default. `name` is the name of the annotation without the prefix.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let of_one =
             |name| Err(format!("{name} applies to a single Service or port, so it cannot have a default"));
@@ -103,9 +103,9 @@ impl Defaults {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     plain: BTreeMap<&'static str, Given>,
-    /// Settings of one port, by the port's index in the Service.
+    /// The settings of single ports, keyed by the port's index in the Service and the annotation's name.
     ports: BTreeMap<(usize, &'static str), Given>,
-    /// Vendor settings, by adapter and key.
+    /// The vendor-specific settings, keyed by adapter and key.
     vendor: BTreeMap<(String, String), Given>,
 }
 
@@ -134,22 +134,22 @@ impl Settings {
         (settings, refusals)
     }
 
-    /// The setting of the whole load balancer, or the setting that applies to all its ports.
+    /// Returns the setting for the whole load balancer or for all its ports.
     pub(crate) fn get(&self, key: Key) -> Option<&Given> {
         self.plain.get(key.name)
     }
 
-    /// The setting of the port with this index in the Service.
+    /// Returns the setting that applies to the port with this index in the Service.
     pub(crate) fn of_port(&self, at: usize, key: Key) -> Option<&Given> {
         self.ports.get(&(at, key.name)).or_else(|| self.get(key))
     }
 
-    /// Vendor settings: adapter, key, and value.
+    /// Returns the vendor-specific settings as adapter, key, and value.
     pub(crate) fn of_vendors(&self) -> impl Iterator<Item = (&str, &str, &Given)> {
         self.vendor.iter().map(|((adapter, key), given)| (adapter.as_str(), key.as_str(), given))
     }
 
-    /// All settings without duplicates, as lines with origin and value.
+    /// Returns all settings without duplicates, as lines that contain the origin and the value.
     pub(crate) fn lines(&self) -> Vec<String> {
         let all = self.plain.values().chain(self.ports.values()).chain(self.vendor.values());
         let lines: BTreeSet<String> = all.map(|given| format!("{}: {}", given.place, given.value)).collect();

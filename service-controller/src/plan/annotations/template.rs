@@ -7,7 +7,7 @@ use super::{
     values::{NAME_MAX, name},
 };
 
-/// Number of digits of a UID. Source: cloud-provider, `DefaultLoadBalancerName`: with the leading `a`, a name has 32 characters.
+/// Number of digits of a UID in a name. With the leading `a`, a name has 32 characters. Source: cloud-provider, `DefaultLoadBalancerName`.
 const UID_DIGITS: usize = 31;
 /// Number of digits of the UID at the end of a truncated name.
 const CUT_DIGITS: usize = 12;

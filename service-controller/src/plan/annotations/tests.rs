@@ -1,4 +1,4 @@
-//! All annotations of a Service together.
+//! Tests the annotations of a Service together.
 
 use super::{keys::PREFIX, *};
 
@@ -94,7 +94,7 @@ fn annotation_examples_have_expected_result() {
     assert!(n_taken > keys::ALL.len(), "every key");
 }
 
-/// Each port has a copy of the list, and annotations may have 256 KiB.
+/// Each port stores a copy of the list, and the annotations of an object may have 256 KiB.
 #[test]
 fn certificates_of_all_ports_have_a_limit_and_no_port_keeps_the_text() {
     let list: Vec<String> = (0..100).map(|n| format!("c-{n}")).collect();

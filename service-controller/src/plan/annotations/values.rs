@@ -1,4 +1,5 @@
-//! One parser per type of value. A valid value is printed as text that parses to the same value; an error names the expected values.
+//! One parser for each type of value. The text that prints a valid value parses to the same value. The error for an invalid value lists the
+//! expected values.
 
 use std::{collections::BTreeMap, fmt, net::IpAddr, time::Duration};
 
@@ -57,7 +58,7 @@ words! {
     OnDelete { Delete = "delete", KeepAddress = "keep-address" }
 }
 words! {
-    /// Whether and how the client's address is sent before the connection.
+    /// Whether and in which version the client's address is sent at the start of a connection.
     ProxyProtocol { Off = "off", V1 = "v1", V2 = "v2" }
 }
 words! {
@@ -102,7 +103,7 @@ pub(crate) fn word<T: Word>(value: &str) -> Result<T, Fault> {
     })
 }
 
-/// A time in whole seconds.
+/// A duration in whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Seconds(pub(crate) u32);
 
@@ -150,7 +151,7 @@ pub(crate) fn port(value: &str) -> Result<u32, Fault> {
     number(value, 1, u16::MAX.into())
 }
 
-/// Parses decimal digits only: `+5` and `05` would not be printed as they were written.
+/// Parses decimal digits. Forms such as `+5` and `05` are refused, because they would be printed differently.
 fn number(value: &str, least: u32, most: u32) -> Result<u32, Fault> {
     let plain = |number: &u32| number.to_string() == value && (least..=most).contains(number);
     let wrong = || format!("{value:?} is not a number from {least} to {most}");
@@ -185,8 +186,8 @@ pub(crate) fn name(value: &str) -> Result<String, Fault> {
     if good { Ok(value.to_owned()) } else { Err(wrong()) }
 }
 
-/// Parses a name that a Service sets. Names that a Go cloud controller manager may use are refused: such a manager finds its load balancers
-/// by name, and would treat this load balancer as the one of another Service.
+/// Parses a name that a Service sets. Names that a Go cloud controller manager may use are refused. Such a manager finds its load balancers
+/// by name, and would mistake this load balancer for that of another Service.
 pub(crate) fn chosen_name(value: &str) -> Result<String, Fault> {
     let name = name(value)?;
     if is_of_go(&name) {
@@ -221,8 +222,8 @@ pub(crate) fn texts(value: &str) -> Result<Vec<String>, Fault> {
     list(value, text)
 }
 
-/// Parses a comma-separated list of certificate references without duplicates. Their number is limited, because the cloud receives the list
-/// with each listener.
+/// Parses a comma-separated list of certificate references without duplicates. Their number is limited, because each listener that is sent
+/// to the cloud contains the list.
 pub(crate) fn certificates(value: &str) -> Result<Vec<String>, Fault> {
     let all = texts(value)?;
     if all.len() > CERTIFICATES_MAX {
@@ -297,7 +298,7 @@ pub(crate) fn path(value: &str) -> Result<String, Fault> {
     if good { Ok(value.to_owned()) } else { Err(wrong()) }
 }
 
-/// Parses a DNS name as the API server accepts it in a status: in lower case, not an address.
+/// Parses a DNS name in the form that the API server accepts in a status: in lower case, and not an IP address.
 pub(crate) fn hostname(value: &str) -> Result<String, Fault> {
     let good =
         value.len() <= HOSTNAME_MAX && value.parse::<IpAddr>().is_err() && value.split('.').all(is_label);

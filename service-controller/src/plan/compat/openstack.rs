@@ -101,14 +101,14 @@ pub(crate) const TABLE: [Row; 31] = [
     Row { old: "loadbalancer.openstack.org/node-selector", becomes: Setting("node-selector", selector) },
 ];
 
-/// Whether the key belongs to openstack-cloud-controller-manager, even if the table does not have the key.
+/// Whether the key belongs to openstack-cloud-controller-manager, even if the table does not contain the key.
 pub(crate) fn is_own(key: &str) -> bool {
     key.starts_with(PREFIX) || key == INTERNAL
 }
 
 type Value = Result<Option<String>, String>;
 
-/// An empty value counts as not set.
+/// Accepts any text. An empty value counts as not set.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "all converters have one type: the adapter or the vendor refuses invalid IDs"
@@ -134,7 +134,7 @@ fn http(value: &str) -> Value {
     yes(value).map(|yes| yes.then(|| "http".to_owned()))
 }
 
-/// `true` selects version 1 of the PROXY protocol.
+/// Parses the version of the PROXY protocol; `true` selects version 1.
 fn header(value: &str) -> Value {
     word(value, &[("true", "v1"), ("v1", "v1"), ("v2", "v2"), ("false", "off")])
 }
@@ -174,7 +174,7 @@ fn seconds(value: &str) -> Value {
     number(value).map(|seconds| Some(format!("{seconds}s")))
 }
 
-/// The adapter's parameters accept milliseconds.
+/// Converts milliseconds into a duration with a unit, as the adapter's parameters accept it.
 fn milliseconds(value: &str) -> Value {
     let text = |ms: u32| if ms.is_multiple_of(1000) { format!("{}s", ms / 1000) } else { format!("{ms}ms") };
     number(value).map(|ms| Some(text(ms)))
@@ -188,8 +188,8 @@ fn whole_seconds(value: &str) -> Value {
         .ok_or_else(|| format!("{value:?} milliseconds are not a whole number of seconds"))
 }
 
-/// Converts `key=value` and `key`, separated by commas. Label selectors have the same syntax plus operators, which
-/// openstack-cloud-controller-manager does not support. As with `key`, an empty value matches any value. Empty entries are ignored.
+/// Converts a comma-separated list of `key=value` and `key` into a label selector. Label selectors also support operators, which
+/// openstack-cloud-controller-manager does not. As with `key`, an empty value matches any value. Empty entries are ignored.
 fn selector(value: &str) -> Value {
     let entry = |entry: &str| {
         let (key, value) = entry.split_once('=').unwrap_or((entry, ""));

@@ -11,7 +11,7 @@ use crate::plan::{
 
 const OLD: &str = "loadbalancer.openstack.org/";
 
-/// Each key with one value of each kind that it accepts.
+/// All keys, each with one value of each kind that the key accepts.
 const GOOD: [(&str, &str); 42] = [
     ("load-balancer-id", "0f3a-1"),
     ("load-balancer-address", "192.0.2.7"),
@@ -227,7 +227,7 @@ fn untranslatable_annotations_are_refused_with_replacement() {
     "#);
 }
 
-/// The page docs/clouds/openstack.md has the old and new keys in the first two columns of its table.
+/// The page docs/clouds/openstack.md lists the old and new keys in the first two columns of its table.
 #[test]
 fn openstack_page_lists_each_key_and_translation() {
     let columns = |row: &Row| {

@@ -11,7 +11,7 @@ const LOCAL: Traffic = Traffic::Local { health_check_node_port: 32_000 };
 /// Annotations without their common prefix.
 type Said = &'static [(&'static str, &'static str)];
 
-/// The health check as `http 32000 /healthz`, and the setting that requires HTTP.
+/// Returns the health check in the form `http 32000 /healthz`, and the setting that requires HTTP.
 fn probed(traffic: Traffic, said: Said) -> Result<String, String> {
     let annotations =
         said.iter().map(|(key, value)| (format!("{PREFIX}health-check.{key}"), (*value).to_owned()));

@@ -35,7 +35,7 @@ fn wanted(service: &Service) -> Arc<Wanted> {
     Validated::of(service, &memory, &Defaults::default(), Some(&features), now).wanted.unwrap()
 }
 
-/// The confirmed settings of this Service.
+/// Returns a memory in which the settings of this Service are confirmed.
 fn confirmed(service: &Service) -> Memory {
     let mut memory = Memory::default();
     memory.settings.accepted = Some(wanted(service));

@@ -26,18 +26,18 @@ pub(crate) struct Confirmed {
     pub(crate) ingress: Vec<Ingress>,
     listeners: Vec<String>,
     backends: Backends,
-    /// What the cache showed at the time of the confirmation. Because the cache may lag behind, the same difference causes no further call
+    /// What the cache showed at the time of the confirmation. The cache may lag behind, so the same difference causes no further call
     /// before [`LAG`] is over.
     seen: Option<Vec<Balancer>>,
     /// Time of the confirmation, since the start of the process.
     at: Duration,
 }
 
-/// Number of backends in the cache. The driver decides how many backends a node needs, and the hash does not cover backends. So the
-/// expected number is taken from the cache once the cache shows the confirmed state.
+/// Number of backends in the cache. The driver decides how many backends a node needs, and the hash does not cover backends. The expected
+/// number is therefore taken from the cache as soon as the cache shows the confirmed state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Backends {
-    /// The number is not known yet. `before`: the number before the write; while the cache shows that number, it may lag behind.
+    /// The number is not known yet. `before` is the number before the write. The cache may lag behind while it shows that number.
     Unknown {
         before: Option<u32>,
     },
@@ -63,7 +63,7 @@ impl Confirmed {
         }
     }
 
-    /// Updates the state from the cache. Once the cache has shown the confirmed state, the next difference counts.
+    /// Updates the state from the cache. After the cache has shown the confirmed state, any new difference counts.
     pub(super) fn observe(mut self, cloud: &[Balancer], now: Duration) -> Self {
         if self.difference(cloud).is_some() {
             return self;
@@ -77,14 +77,14 @@ impl Confirmed {
         self
     }
 
-    /// Whether the load balancer serves traffic although some of its parts do not.
+    /// Whether the load balancer serves traffic but some parts of the load balancer do not work.
     pub(crate) fn is_degraded(&self) -> bool {
         self.state == State::Degraded
     }
 
     /// How the cache differs from what was confirmed. `None`: no difference, or the adapter was called about exactly this difference.
     pub(crate) fn drift(&self, cloud: &[Balancer], now: Duration) -> Option<String> {
-        // A pending load balancer changes again when it is ready. Usually the cache shows the work that was just confirmed.
+        // A pending load balancer changes again when it is ready. Usually the cache shows the same work that the adapter just confirmed.
         let shown_again = cloud.iter().any(|it| it.state == State::Pending);
         let asked = self.seen.as_deref() == Some(cloud) || shown_again;
         self.difference(cloud).filter(|_| !(asked && self.lags(now)))

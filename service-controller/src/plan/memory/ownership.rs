@@ -17,15 +17,15 @@ pub(crate) struct Ownership {
     pub(crate) other_class: OtherClass,
 }
 
-/// What is known from rounds in which a Service had a class of another controller.
+/// What was observed while the Service had another controller's class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OtherClass {
-    /// The Service had a class of another controller in some round since the finalizer was set.
+    /// Whether the Service was observed with another controller's class since the finalizer was set.
     pub(crate) with_finalizer: bool,
-    /// The Service has a class of another controller, but its status shows a load balancer that this controller owns.
+    /// Whether the Service has another controller's class, but its status shows a load balancer that this controller owns.
     pub(crate) serving: bool,
-    /// A load balancer of this controller was left that no longer served the Service. This controller then owns the load balancer, but
-    /// perhaps not the finalizer.
+    /// Whether a load balancer of this controller was left that no longer served the Service. This controller then owns the load balancer,
+    /// but perhaps not the finalizer.
     pub(crate) left_over: bool,
 }
 
@@ -62,7 +62,7 @@ impl Ownership {
             (self.created, before.serving)
         } else {
             let serving = is_other && cloud.iter().any(|it| service.shows(&it.ingress));
-            // The load balancer is gone, so the fact that this process created it no longer decides about the finalizer.
+            // After the load balancer is gone, it no longer matters for the finalizer that this process created the load balancer.
             (self.created && !(is_other && cloud.is_empty()), serving)
         };
         let after = Self { created, ..self };

@@ -1,4 +1,4 @@
-//! What delays calls and writes for a Service, whatever state its load balancer is in.
+//! The reasons to delay calls and writes for a Service. They do not depend on the state of the load balancer.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use super::{
     Event, LAG,
 };
 
-/// Delay before the third identical write, doubled for each further one.
+/// Delay before the third identical write. Each further identical write doubles the delay.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 const MAX_DELAY: Duration = Duration::from_mins(5);
 /// If no identical write happens for this duration, the count starts again.
 const RESET_AFTER: Duration = MAX_DELAY.saturating_mul(2);
 
-/// Number of consecutive rounds in which a call to the API server must fail before the failure is reported.
+/// Number of consecutive reconciles in which a call to the API server must fail before the failure is reported.
 const LASTING_FAILURES: u32 = 3;
 
 /// Writes to the Service and delays of calls.
@@ -28,9 +28,9 @@ pub(crate) struct Pacing {
     status: Pace,
     finalizer: Pace,
     release: Pace,
-    /// The adapter asked not to be called before this time, since the start of the process.
+    /// Time before which the adapter must not be called, at its own request. Counted from the start of the process.
     held_until: Option<Duration>,
-    /// The call to the API server that failed in the last round, and the number of consecutive rounds in which it failed.
+    /// The call to the API server that failed in the last reconcile, and the number of consecutive reconciles in which it failed.
     failing: Option<(&'static str, u32)>,
     /// Time since which another controller's finalizer blocks the deletion.
     blocked_since: Option<Duration>,
@@ -57,7 +57,8 @@ pub(crate) enum Write {
 }
 
 impl Pacing {
-    /// Returns the Service with the write that the cache does not show yet. Otherwise the controller would repeat the write.
+    /// Returns the Service as it is after the last write, even if the cache does not show that write yet. Otherwise the controller would
+    /// repeat the write.
     pub(crate) fn overlay(&mut self, mut service: Service) -> Service {
         self.written.take_if(|written| written.over != service.version);
         if let Some(written) = &self.written {
@@ -68,7 +69,7 @@ impl Pacing {
         service
     }
 
-    /// Records that `service` was written, and which version of it the cache had.
+    /// Records that `service` was written. `service` has the version that the cache showed before the write.
     pub(crate) fn wrote(&mut self, write: Write, service: &Service, now: Duration) {
         match write {
             Write::Finalizer => self.finalizer.wrote(FINALIZER, now),
@@ -87,14 +88,14 @@ impl Pacing {
         });
     }
 
-    /// Remaining delay before this action may be executed: because the adapter asked for it, or because another client reverts a write each
-    /// time.
+    /// Returns the remaining delay before this action may be executed. The adapter may have asked for the delay, or another client reverts
+    /// the write each time.
     pub(super) fn delay(&self, action: &Action, service: &Service, now: Duration) -> Option<Duration> {
         match action {
             Action::AddFinalizer => self.finalizer.delay(FINALIZER, now),
             Action::Ensure(_) | Action::Delete(_) => self.held(now),
             Action::WriteStatus(ingress) => self.status.delay(&format!("{ingress:?}"), now),
-            // A client that restores the finalizer each time also causes a deletion each time, so the pause must precede the deletion.
+            // A client that restores the finalizer each time also causes a deletion each time, so the delay must come before the deletion.
             Action::Release => self.release.delay(FINALIZER, now).filter(|_| !service.deleting),
             Action::Forget => None,
         }
@@ -128,8 +129,8 @@ impl Pacing {
         times >= LASTING_FAILURES
     }
 
-    /// Remaining grace period for another controller whose finalizer blocks the deletion. `None`: the period is over, and the wait must be
-    /// reported.
+    /// Returns the remaining grace period while another controller's finalizer blocks the deletion. `None`: the period is over, and the
+    /// wait must be reported.
     pub(crate) fn grace_period(&mut self, now: Duration) -> Option<Duration> {
         let since = *self.blocked_since.get_or_insert(now);
         rest(since + LAG, now)
@@ -183,7 +184,7 @@ impl Pace {
     }
 }
 
-/// The time from `now` to `until`. `None`: `until` is over.
+/// Returns the time from `now` to `until`. `None`: `until` has passed.
 pub(super) fn rest(until: Duration, now: Duration) -> Option<Duration> {
     until.checked_sub(now).filter(|rest| !rest.is_zero())
 }

@@ -9,10 +9,10 @@ use controller_core::{
 
 use super::super::{Fact, Operation, cloud::WriteFailure, foreign::Foreign, members::Members};
 
-/// Shorter waits for the call budget are not reported.
+/// Minimum duration of a wait for the call budget that is reported.
 const LONG_WAIT: Duration = Duration::from_secs(10);
 
-/// What an Event is about. Each topic has at most one lasting condition, which is reported when it begins and at intervals.
+/// What an Event is about. Each topic has at most one lasting condition, which is reported at its beginning and then at intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Topic {
     /// The Service's settings are invalid.
@@ -23,13 +23,13 @@ pub(crate) enum Topic {
     Work,
     /// The backends could not be updated after a change of nodes.
     Hosts,
-    /// The load balancer has more members than a new one may have.
+    /// The load balancer has more members than a new load balancer may have.
     Members,
     /// An entry of the ConfigMap that releases orphans is invalid.
     Release,
-    /// Not a failure: creating or deleting a load balancer takes long.
+    /// Progress of the creation or deletion of a load balancer, which is slow but has not failed.
     Progress,
-    /// Not a failure: the work in progress waits for the call budget.
+    /// The wait of the current work for the call budget, which is not a failure.
     Budget,
 }
 
@@ -57,13 +57,14 @@ pub(crate) struct Reported {
 
 #[derive(Clone, Debug, PartialEq)]
 struct Condition {
-    /// Identifies the current condition, because its text may vary.
+    /// The name that identifies the current condition. The text of a condition may vary.
     name: String,
-    /// The first Event of each condition by its name. Conditions that alternate are emitted once each.
+    /// The first Event of each condition, keyed by the condition's name. If several conditions alternate, each is emitted once.
     facts: BTreeMap<String, Fact>,
-    /// Times since the start of the process.
+    /// The names of the emitted conditions, and the times since the start of the process.
     emitted: Repeat<String, Duration>,
-    /// Set while the last round saw the condition; seeing it again is not a change. Never set for work in progress.
+    /// Whether the last reconcile observed the condition. Observing the condition again is then not a change. Never set for work in
+    /// progress.
     lasts: bool,
 }
 
@@ -87,7 +88,7 @@ impl Condition {
 }
 
 impl Reported {
-    /// Returns the Event to emit about a condition: because it was not reported recently, or as a reminder. `name` identifies the
+    /// Returns the Event about a condition if the Event is due, because it was not emitted recently or as a reminder. `name` identifies the
     /// condition.
     pub(crate) fn report(&mut self, topic: Topic, name: &str, fact: Fact, now: Duration) -> Option<Fact> {
         let condition = self.conditions.entry(topic).or_insert_with(Condition::new);
@@ -105,8 +106,8 @@ impl Reported {
         self.report(Topic::of(step), text, Fact::Failed(step.clone(), text.to_owned()), now)
     }
 
-    /// Like [`Self::report`], for a vendor write that keeps failing. The name is that of the adapter's error if the task ends with the same
-    /// failure.
+    /// Like [`Self::report`], for a vendor write that fails repeatedly. The name matches that of the adapter's error if the task ends with
+    /// the same failure.
     pub(crate) fn report_write(
         &mut self,
         step: &Operation,
@@ -122,7 +123,7 @@ impl Reported {
         self.report(Topic::Work, &format!("{fact:?}"), fact, now)
     }
 
-    /// Reports work that may take long.
+    /// Reports the beginning of work that may take long.
     pub(super) fn begin(&mut self, fact: Fact, now: Duration) -> Option<Fact> {
         self.resolve(Topic::Progress);
         self.report(Topic::Progress, "", fact, now)
@@ -144,13 +145,13 @@ impl Reported {
         self.budget = BudgetWaits::default();
     }
 
-    /// Records that the condition is over, so that the next one is reported at once.
+    /// Records that the condition is over, so that the next condition of this topic is reported at once.
     pub(crate) fn resolve(&mut self, topic: Topic) {
         self.conditions.remove(&topic);
     }
 
-    /// Begins a round. `reminded`: when conditions were re-emitted since the last round. A refusal by the adapter lasts until the next
-    /// call, and so does a degraded state; this round must observe all other conditions again.
+    /// Begins a reconcile. `reminded` contains the times at which conditions were re-emitted since the last reconcile. A refusal by the
+    /// adapter and a degraded state last until the next call. This reconcile must observe all other conditions again.
     pub(super) fn begin_round(&mut self, reminded: impl Iterator<Item = Duration>, degraded: bool) {
         let lasting = self.conditions.values_mut().filter(|condition| condition.lasts);
         lasting.zip(reminded).for_each(|(it, at)| it.emitted.reported(it.name.clone(), at));
@@ -175,8 +176,8 @@ impl Reported {
         self.conditions.values().filter(|condition| condition.lasts).filter_map(Condition::current)
     }
 
-    /// Returns the Event about more members than a new load balancer may have, if it is due. `members`: `None` if the limit is not
-    /// exceeded.
+    /// Returns the Event about a load balancer with more members than a new load balancer may have, if the Event is due. `members` is
+    /// `None` if the limit is not exceeded.
     pub(crate) fn report_members(&mut self, members: Option<Members>, now: Duration) -> Option<Fact> {
         let Some(members) = members else {
             self.resolve(Topic::Members);
@@ -185,8 +186,8 @@ impl Reported {
         self.report(Topic::Members, "", Fact::Grown(members), now)
     }
 
-    /// Returns the informational Events: annotations of another controller, and a name that differs from the template. `builds`: whether
-    /// other Events of the Service are emitted, too.
+    /// Returns the informational Events about annotations of another controller, and about a name that differs from the template. `builds`:
+    /// whether other Events of the Service are emitted, too.
     pub(crate) fn informational_facts(
         &mut self,
         foreign: &Foreign,
@@ -212,16 +213,16 @@ impl Reported {
     }
 }
 
-/// Waits of the work in progress for the call budget. A wait is reported when it becomes long.
+/// Measures how long the work in progress waits for the call budget. A wait is reported when it becomes long.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct BudgetWaits {
-    /// Time of the last call if the load balancer waited for the budget then, since the start of the process.
+    /// Time of the last call, since the start of the process. Set only if the load balancer waited for the budget at that time.
     since: Option<Duration>,
     waited: Duration,
 }
 
 impl BudgetWaits {
-    /// Processes an answer of the adapter. `text`: the adapter's text if the load balancer waits for the budget. Returns the text if the
+    /// Processes an answer of the adapter. `text` is the adapter's text if the load balancer waits for the budget. Returns the text if the
     /// wait is long.
     fn answered(&mut self, text: Option<String>, now: Duration) -> Option<String> {
         if let Some(since) = self.since {
@@ -232,10 +233,10 @@ impl BudgetWaits {
     }
 }
 
-/// An informational Event. It is emitted once, although each round, and each restart, observes its cause again.
+/// An informational Event. It is emitted once, although each reconcile, also after a restart, observes its cause again.
 #[derive(Clone, Debug, PartialEq)]
 struct OneTimeEvent<T> {
-    /// The cause in the last round. `None`: there was no round.
+    /// The cause that was observed last. `None`: nothing was observed yet.
     seen: Option<T>,
     /// The cause in the last Event.
     emitted: Option<T>,
@@ -248,10 +249,10 @@ impl<T> Default for OneTimeEvent<T> {
 }
 
 impl<T: Clone + PartialEq> OneTimeEvent<T> {
-    /// Whether to emit the Event: its cause changed since an earlier round, or the load balancer is built now, which emits other Events,
-    /// too.
+    /// Whether to emit the Event. It is emitted if its cause changed since an earlier observation. It is also emitted while the load
+    /// balancer is built, together with other Events.
     ///
-    /// In the first round for an existing load balancer, an earlier process has already emitted the Event.
+    /// When an existing load balancer is observed for the first time, an earlier process has already emitted the Event.
     fn is_due(&mut self, now: &T, builds: bool) -> bool {
         let changed = self.seen.as_ref().is_some_and(|seen| seen != now);
         let is_due = (changed || builds) && self.emitted.as_ref() != Some(now);

@@ -1,8 +1,8 @@
-//! What the adapter accepted and refused of a Service's settings.
+//! Which settings of a Service the adapter accepted and refused.
 //!
-//! If settings cannot be applied to the existing load balancer, they are replaced: see [`super::super::as_it_is`]. A replacement takes
-//! precedence over the last valid settings: an adapter first applies the possible part of the new settings, which the old settings would
-//! revert.
+//! Settings that cannot be applied to the existing load balancer are replaced; see [`super::super::as_it_is`]. A replacement takes
+//! precedence over the last valid settings. An adapter first applies the new settings as far as possible, and the old settings would revert
+//! that.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,11 +21,11 @@ use super::{
 /// The settings that the adapter accepted and refused.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Settings {
-    /// The last settings that the adapter accepted. They stay in force while the adapter cannot apply the current settings.
+    /// The settings that the adapter accepted last. They stay in force while the adapter cannot apply the current settings.
     pub(crate) accepted: Option<Arc<Wanted>>,
     /// Digest of the settings that the adapter refused last, and the time of the refusal.
     refused: Option<(String, Duration)>,
-    /// Set if [`Self::accepted`] was derived from the existing load balancer; the Service did not request those settings.
+    /// Set if [`Self::accepted`] was derived from the existing load balancer, and was not requested by the Service.
     replacement: Option<Replacement>,
     /// The only address family of the existing load balancer, if the adapter cannot add the preferred second one.
     narrowed: Option<Narrowed>,
@@ -33,29 +33,29 @@ pub(crate) struct Settings {
     pub(crate) ignored_id: Option<String>,
 }
 
-/// Replacement settings for those that cannot be applied to the existing load balancer.
+/// Settings that replace refused settings, because those cannot be applied to the existing load balancer.
 #[derive(Clone, Debug, PartialEq)]
 struct Replacement {
     /// Digest of the refused settings.
     refused: String,
     /// The valid or replacement settings that were in force before.
     before: Option<Arc<Wanted>>,
-    /// The adapter accepted the replacement.
+    /// Whether the adapter accepted the replacement.
     accepted: bool,
 }
 
-/// The restriction to one address family. Like the refusal that caused it, the restriction holds for one load balancer, one adapter and one
-/// set of preferences.
+/// The restriction to one address family. Like the refusal that caused it, the restriction applies to one load balancer, one adapter and
+/// one set of preferences.
 #[derive(Clone, Debug, PartialEq)]
 struct Narrowed {
     /// The address family of the existing load balancer.
     to: Family,
-    /// The Service's preferences when the adapter refused them.
+    /// The Service's preferences at the time of the refusal.
     families: Vec<Family>,
     policy: FamilyPolicy,
-    /// The adapter's capabilities when it refused the second family.
+    /// The adapter's capabilities at the time of the refusal.
     features: Features,
-    /// The cache has shown a load balancer since the refusal. The cache does not show a load balancer that is not adopted yet.
+    /// Whether the cache has shown a load balancer since the refusal. The cache does not show a load balancer that is not adopted yet.
     shown: bool,
 }
 
@@ -114,7 +114,7 @@ impl Settings {
         self.refused = None;
     }
 
-    /// Whether the adapter refused these settings last, at any time.
+    /// Whether the adapter's last refusal, at any time, was for these settings.
     pub(super) fn were_refused(&self, shape: &Shape) -> bool {
         self.refused.as_ref().is_some_and(|(digest, _at)| *digest == shape.digest)
     }
@@ -125,7 +125,7 @@ impl Settings {
         refused.is_some_and(|(_digest, at)| now.saturating_sub(*at) < LAG)
     }
 
-    /// From now on requests only the family of the existing load balancer, because the adapter cannot add the preferred second one.
+    /// Requests only the family of the existing load balancer from now on, because the adapter cannot add the preferred second family.
     pub(super) fn narrow(&mut self, to: Family, service: &Service, features: &Features) {
         self.narrowed = Some(Narrowed {
             to,
@@ -145,7 +145,7 @@ impl Settings {
         });
     }
 
-    /// The only family to request, if the request is restricted to one.
+    /// Returns the only family to request, if requests are restricted to one family.
     pub(crate) fn family(&self) -> Option<Family> {
         self.narrowed.as_ref().map(|it| it.to)
     }

@@ -19,15 +19,15 @@ pub(crate) enum State {
     /// Nothing is confirmed: the Service is new, this process has not called the adapter yet, or the load balancer failed.
     #[default]
     Unknown,
-    /// The adapter was asked for a load balancer and has not confirmed it.
+    /// The controller requested a load balancer, and the adapter has not confirmed it yet.
     Ensuring(Task),
     /// The adapter confirmed the load balancer.
     Settled(Confirmed),
-    /// The adapter confirmed the load balancer, and was asked to change it since.
+    /// The adapter confirmed the load balancer, and the controller has requested a change since then.
     Updating(Confirmed, Task),
     /// The Service is missing in the cache.
     Orphaned(Orphan),
-    /// A deletion was requested. `missing_since`: the Service is missing in the cache, too.
+    /// The controller requested a deletion. `missing_since` is set if the Service is missing in the cache, too.
     Removing { missing_since: Option<Duration> },
     /// The adapter confirmed that no part of the load balancer is left.
     Removed,
@@ -35,7 +35,7 @@ pub(crate) enum State {
     Forgotten { vendor_ids: BTreeSet<String>, at: Duration },
 }
 
-/// The work that the adapter was asked for.
+/// The work that the controller requested from the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
     /// Update the nodes. `since`: the time of the first request of this update.
@@ -48,22 +48,22 @@ pub(crate) enum Task {
 /// A load balancer whose Service is missing in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Orphan {
-    /// Time at which the Service was first missing, since the start of the process.
+    /// Time since when the Service is missing, counted from the start of the process.
     pub(super) since: Duration,
     pub(super) sighting: Sighting,
     pub(super) reported: bool,
 }
 
-/// Whether the cache has shown the load balancer since its Service went missing.
+/// Whether the cache has shown the load balancer since the Service disappeared from the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sighting {
     Never,
     Shown,
-    /// The cache showed the load balancer, and then did not: another client deleted it.
+    /// The cache showed the load balancer and later did not, so another client deleted it.
     Vanished,
 }
 
-/// What happened. Times are since the start of the process.
+/// An event in the life of a load balancer. Times are since the start of the process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event<'a> {
     /// The Service is in the cache. `cloud`: its load balancers in the cache; `None` if the cache of load balancers is not synced.
@@ -78,7 +78,7 @@ pub(crate) enum Event<'a> {
         shown: Option<bool>,
         now: Duration,
     },
-    /// The orphan with these IDs is kept.
+    /// The orphan load balancers with these IDs are kept.
     OrphanKept(&'a str),
     /// The controller is about to call the adapter for an ensure. `retry`: the adapter refused the same settings in an earlier call.
     EnsureCalled {
@@ -114,32 +114,32 @@ pub(crate) enum Event<'a> {
     },
 }
 
-/// What follows from an event. [`super::Memory::on`] turns it into an [`super::Outcome`] for the executor.
+/// A consequence of an event. [`super::Memory::on`] converts effects into an [`super::Outcome`] for the executor.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Effect {
     /// Emit this Event.
     Emit(Fact),
     /// Emit this Event now, and again if the work takes long.
     Begin(Fact),
-    /// Emit the Event of the work in progress again if it is due, and count the wait for the call budget.
+    /// Emit the Event of the work in progress again if the Event is due, and measure the wait for the call budget.
     Progress { budget: Option<String> },
-    /// A vendor write of the work in progress keeps failing. Emit an Event about it, unless it is known.
+    /// A vendor write of the work in progress fails repeatedly. Emit an Event about this failure, unless it was already reported.
     WriteFailed(Operation, WriteFailure),
     /// The work in progress ended.
     End,
-    /// Emit an Event about this failure, unless the failure was reported already.
+    /// Emit an Event about this failure, unless it was already reported.
     Problem(Operation, String),
     /// The problems of this topic are over.
     Resolve(Topic),
-    /// The nodes were updated. Has the duration from the first request of the update to the last.
+    /// The nodes were updated. Contains the time from the first to the last request for the update.
     CountUpdate(Duration),
-    /// The nodes were not updated, and no load balancer serves traffic.
+    /// The update of the nodes failed, and no load balancer serves traffic.
     CountFailure,
     /// Show on the status page what the adapter waits for.
     ShowWait(String),
-    /// Drop the rest of the memory of the Service, except the writes to the Service.
+    /// Drop the memory of the Service, except for the state and the pacing of writes.
     Reset,
-    /// When the next round runs. Without this effect, it runs at once.
+    /// When to plan for the Service again. Without this effect, that is at once.
     Next(NextPass),
 }
 
@@ -161,7 +161,7 @@ impl Event<'_> {
 }
 
 impl State {
-    /// The transition for an event.
+    /// Returns the new state and the effects of an event.
     pub(crate) fn step(self, event: &Event<'_>) -> Transition {
         match *event {
             Event::Observed { cloud, now, .. } => (observed(self, cloud, now), vec![]),
@@ -220,7 +220,7 @@ impl State {
         matches!(self, Self::Forgotten { vendor_ids, .. } if vendor_ids.contains(&balancer.vendor_id))
     }
 
-    /// Changes the task. If `change` returns no task, a state that has no task stays the same.
+    /// Changes the task. If `change` returns no task, a state without a task stays the same.
     fn with_task(self, change: impl FnOnce(Option<Task>) -> Option<Task>) -> Self {
         match (change(self.task()), self) {
             (None, Self::Settled(confirmed) | Self::Updating(confirmed, _)) => Self::Settled(confirmed),
@@ -234,7 +234,7 @@ impl State {
     }
 }
 
-/// Updates the state with the cache: the Service exists, and the cache may have caught up.
+/// Updates the state from the cache, which shows the Service and may have caught up with the cloud.
 fn observed(state: State, cloud: Option<&[Balancer]>, now: Duration) -> State {
     match (state, cloud) {
         (State::Orphaned(_), _) => State::Unknown,
@@ -279,7 +279,7 @@ fn service_missing(state: &State, shown: Option<bool>, now: Duration) -> Transit
     (state, vec![])
 }
 
-/// From now on the load balancer may exist, whatever happened before.
+/// From now on, the load balancer may exist, regardless of earlier events.
 fn ensure_called(state: State, ask: &Ask, retry: bool) -> Transition {
     let state = match state {
         State::Unknown | State::Ensuring(_) | State::Settled(_) | State::Updating(..) => state,
@@ -288,7 +288,7 @@ fn ensure_called(state: State, ask: &Ask, retry: bool) -> Transition {
         }
     };
     match ask.why {
-        // The Event was emitted when the settings were refused.
+        // The Event was already emitted when the settings were refused.
         Why::Changed if retry => (state.with_task(|_task| Some(Task::Build)), vec![]),
         Why::Changed | Why::Missing => start(state, Task::Build, ask),
         Why::Hosts => start(state, Task::Hosts { since: ask.at }, ask),
@@ -348,7 +348,7 @@ fn ensure_answered(state: State, ask: &Ask, answer: &EnsureResult, seen: Option<
     }
 }
 
-/// The effects of a confirmation, apart from the load balancer's own problems.
+/// Returns the effects of a confirmation, except for problems of the load balancer.
 fn finish(state: &State, ask: &Ask) -> Vec<Effect> {
     let without = || Fact::NoTargets(ask.unmatched.clone());
     let before = state.confirmed().map(|it| &it.hosts);
@@ -361,7 +361,7 @@ fn finish(state: &State, ask: &Ask) -> Vec<Effect> {
         Some(Task::Hosts { .. }) => done(before),
     };
     let mut effects = vec![Effect::End];
-    // With replacement settings in force, the refused settings are still invalid.
+    // If replacement settings are in force, the refused settings are still invalid.
     if !ask.stands_in {
         effects.extend([Effect::Resolve(Topic::Wish), Effect::Resolve(Topic::Refused)]);
     }
@@ -412,7 +412,7 @@ fn in_sync(state: State, as_requested: bool) -> Transition {
     (state, resolved)
 }
 
-/// The load balancer is gone and this controller is finished with the Service.
+/// Returns the effects of a finished deletion: the load balancer is gone, and the controller has nothing left to do for the Service.
 fn gone() -> Vec<Effect> {
     vec![Effect::Reset, Effect::Emit(Fact::Deleted)]
 }

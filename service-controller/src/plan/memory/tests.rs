@@ -152,7 +152,8 @@ fn adapter_sets_delay_of_next_call() {
     );
 }
 
-/// The Events that follow from these answers of the adapter. Each answer has its time in seconds and the bucket that it waits for, if any.
+/// Returns the Events that follow from these answers of the adapter. Each answer consists of its time in seconds and the bucket that the
+/// load balancer waits for, if any.
 fn reported(memory: &mut Memory, answers: &[(u64, Option<&str>)]) -> Vec<Fact> {
     let heard = answers.iter().flat_map(|(at, budget)| {
         let ask = Ask { at: Duration::from_secs(*at), ..ask(Why::Missing) };
@@ -193,7 +194,7 @@ fn failure(error: &str, rest: u64) -> Option<WriteFailure> {
     Some(WriteFailure { error: error.to_owned(), next: format!("next try in about {rest} s") })
 }
 
-/// The Events that follow from an answer at this time (in seconds), which reports this failure of a write.
+/// Returns the Events that follow from an answer at this time in seconds. The answer reports this failure of a write.
 fn with_failure(memory: &mut Memory, at: u64, failure: Option<WriteFailure>) -> Vec<Fact> {
     let ask = Ask { at: Duration::from_secs(at), ..ask(Why::Missing) };
     let mut facts =
@@ -452,7 +453,7 @@ fn narrowing_needs_a_mere_preference() {
     assert_eq!(memory.settings.family(), None, "the next load balancer is created with both families");
 }
 
-/// The refusal of the second family holds for one adapter, one load balancer and one Service.
+/// The refusal of the second family applies to one adapter, one load balancer and one Service.
 #[test]
 fn narrowing_ends_when_inputs_change() {
     let ((service, both), features) = (prefers_two(), Features::from([name::DUAL_STACK]));
@@ -487,7 +488,7 @@ fn narrowing_ends_when_inputs_change() {
     assert_eq!(memory.settings.family(), None, "the load balancer is gone");
 }
 
-/// The delays of orphans count from the last time at which the Service was missing.
+/// The delays for orphans are counted from the last time at which the Service disappeared.
 #[test]
 fn removal_of_returned_service_forgets_that_it_was_missing() {
     let mut memory = Memory::default();
@@ -537,8 +538,8 @@ fn only_refused_settings_are_replaced_and_only_once() {
     assert!(!memory.replace(&bad.wanted.shape, |_| Some(replaced())), "it was tried");
 }
 
-/// If a Service gets another controller's class, this controller still owns the load balancer that it created, as long as the cache shows
-/// the load balancer.
+/// A Service gets another controller's class. This controller still owns the load balancer that it created, as long as the cache shows the
+/// load balancer.
 #[test]
 fn created_load_balancer_is_remembered_under_another_class() {
     let (mut memory, other) = (Memory::default(), Service { class: Class::Others, ..service() });

@@ -1,4 +1,4 @@
-//! Node ports that the last valid settings of an invalid Service may still use.
+//! Tests which node ports the last valid settings of an invalid Service may still use.
 
 use cloud_api_proto::v1alpha1::health_check::Kind;
 
@@ -15,7 +15,7 @@ use crate::plan::{
 
 type Change = fn(&mut Service);
 
-/// Two TCP ports with the node ports 30080 and 30443. The Service is valid.
+/// Returns a valid Service with two TCP ports, whose node ports are 30080 and 30443.
 fn web() -> Service {
     Service {
         kind: ServiceKind::LoadBalancer,
@@ -63,7 +63,7 @@ fn before_and_after(good: &Service, change: Change) -> (Arc<Wanted>, Arc<Wanted>
     (before, validated.wanted.expect("replacement settings exist"))
 }
 
-/// The listeners as `80 -> 30080`, and the health check.
+/// Returns the listeners in the form `80 -> 30080`, and the health check.
 fn shown(wanted: &Wanted) -> String {
     let spec = &wanted.shape.spec;
     let listener = |it: &Listener| format!("{} -> {}", it.port, it.node_port.unwrap_or_default());
@@ -159,7 +159,7 @@ fn health_check_moves_to_first_remaining_tcp_port() {
     assert_eq!(shown(&after), "53 -> 30053, none", "UDP ports do not answer health checks");
 }
 
-/// A port with a protocol unknown to this controller keeps its node port.
+/// A port whose protocol this controller does not know keeps its node port.
 #[test]
 fn node_port_of_unreadable_port_is_still_held() {
     let (_, after) = before_and_after(&web(), |it| {
@@ -187,7 +187,7 @@ fn settings_above_member_limit_release_node_ports() {
     assert_eq!(shown(&validated.wanted.expect("replacement settings exist")), "443 -> 30443, tcp");
 }
 
-/// The Service may get its node port again before another Service does.
+/// A Service may get its node port back before another Service gets that port.
 #[test]
 fn returning_node_port_is_used_again() {
     let before = validated(&web(), &Memory::default()).wanted.expect("the Service is valid");

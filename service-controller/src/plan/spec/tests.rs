@@ -1,4 +1,4 @@
-//! Services, the resulting load balancers, and settings that are refused before any call.
+//! Tests which load balancers result from Services, and which settings are refused before any call.
 
 use std::collections::BTreeMap;
 
@@ -208,7 +208,7 @@ fn address_of_missing_family_is_refused() {
     insta::assert_snapshot!(refusals(&single, &all()), @"spec.loadBalancerIP: 2001:db8::7 is IPv6, but spec.ipFamilies contains only IPv4: request an IPv4 address");
 }
 
-/// The ranges must cover all families of the load balancer, which may be fewer than the Service's.
+/// The ranges must cover all families of the load balancer, which may have fewer families than the Service.
 // Behaviour: SF2
 #[test]
 fn open_ranges_are_not_sent_to_adapter() {
@@ -307,7 +307,7 @@ fn digest_ignores_irrelevant_fields() {
     assert_ne!(digest(&Service { requested_address: Some("192.0.2.7".to_owned()), ..web() }), plain);
 }
 
-/// Each setting that the adapter receives as a field, with a check of that field.
+/// Each setting arrives at the adapter in the right field.
 #[test]
 fn each_annotation_reaches_its_field() {
     type Said = &'static [(&'static str, &'static str)];

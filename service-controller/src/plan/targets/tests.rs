@@ -1,4 +1,4 @@
-//! Tables of the rules for targets, and deltas from which a set is rebuilt.
+//! Tests the rules for targets as tables, and deltas from which a set is rebuilt.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Services of another class or without one, and adapters without load balancers.
+//! Tests Services with another class or without a class, and adapters that do not support load balancers.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn foreign_class_is_never_changed() {
     }
 }
 
-/// The load balancer was created before the Service got another controller's class: the load balancer's address is no longer in the status.
+/// The load balancer was created before the Service got another controller's class, and its address is no longer in the status.
 #[test]
 fn foreign_class_loses_only_tagged_load_balancer() {
     let mut world = World::with(service());
@@ -101,7 +101,7 @@ fn formerly_owned_service_of_foreign_class_is_not_released() {
     let mut world = World::with(service());
     world.settled();
     world.cloud.clear();
-    // The Service gets another class, whose controller works, and then loses its type.
+    // The Service gets another class, whose controller becomes active. Then the type of the Service changes.
     for event in [10, 14, 5] {
         world.happens(event);
         world.settled();

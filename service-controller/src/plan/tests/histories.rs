@@ -1,4 +1,4 @@
-//! Applies arbitrary events in arbitrary order.
+//! Applies arbitrary events in arbitrary sequence.
 
 use proptest::prelude::*;
 
@@ -26,7 +26,7 @@ proptest! {
         world.end_all_faults();
         world.settled();
         if world.is_gone() {
-            // A load balancer that is left is handled elsewhere: see `left_over`.
+            // The module `left_over` handles a remaining load balancer.
             return Ok(());
         }
         match world.service.role() {
@@ -37,13 +37,14 @@ proptest! {
             }
             Role::Cleanup => prop_assert!(world.is_in_doubt(), "the load balancer must still be deleted"),
             Role::Ignored => {
-                // A load balancer that is left without the finalizer is handled elsewhere: see `left_over`.
+                // The module `left_over` handles a remaining load balancer without the finalizer.
                 prop_assert!(!world.service.finalizer);
             }
         }
     }
 
-    /// Lists that represent sets: their order does not change the load balancer. The order of families matters, because it is a preference.
+    /// The sequence of lists that represent sets does not change the load balancer. The sequence of families matters, because it is a
+    /// preference.
     #[test]
     fn order_of_lists_does_not_matter(
         ports in prop::collection::btree_map((0..3_usize, 1..5_u16), 1..9_u16, 1..6),

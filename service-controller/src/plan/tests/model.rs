@@ -1,4 +1,4 @@
-//! A cloud of one load balancer, an adapter that converges it, and an API server that holds one Service.
+//! A model of a cloud with one load balancer, an adapter that converges it, and an API server that holds one Service.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::plan::{
     targets::Node,
 };
 
-/// More rounds than any sequence of events needs.
+/// Maximum number of rounds of planning and execution, which is more than any sequence of events needs.
 const ROUNDS: usize = 20;
 
 pub(super) fn service() -> Service {
@@ -43,20 +43,20 @@ pub(super) struct World {
     truth: Truth,
 }
 
-/// Facts that the controller cannot observe.
+/// The true facts of the model, which the controller cannot observe.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 struct Truth {
-    /// The controller set the finalizer.
+    /// Whether the controller set the finalizer.
     finalizer_is_ours: bool,
-    /// Another controller wrote the status last.
+    /// Whether another controller wrote the status last.
     status_is_others: bool,
-    /// Another controller needs the finalizer, whichever client set the finalizer.
+    /// Whether another controller needs the finalizer, regardless of which client set it.
     another_needs_it: bool,
-    /// The controller created something for this Service.
+    /// Whether the controller created something for this Service.
     made: bool,
-    /// When the API server removed the class, the controller could know one of these facts: its load balancer was left or just deleted, or
-    /// it managed the Service. The controller then cleans up, even if another controller is involved.
+    /// Whether the controller, when the API server removed the class, could know one of these facts: its load balancer was left or just
+    /// deleted, or it managed the Service. The controller then cleans up, even if another controller is involved.
     ours_was_left: bool,
 }
 
@@ -104,13 +104,13 @@ impl World {
         self.truth.ours_was_left |= there && self.service.class == Class::Lost;
     }
 
-    /// The load balancer is gone, and the owner of the finalizer is unknown: another client wrote the status after the controller set the
-    /// finalizer.
+    /// Whether the load balancer is gone and the owner of the finalizer is unknown. This is so if another client wrote the status after the
+    /// controller set the finalizer.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.service.class == Class::Lost && self.cloud.is_empty() && self.truth.status_is_others
     }
 
-    /// The API server no longer has the Service.
+    /// Whether the Service no longer exists in the API server.
     pub(super) fn is_gone(&self) -> bool {
         self.service.deleting && !self.service.finalizer
     }
@@ -174,7 +174,8 @@ impl World {
         }
     }
 
-    /// Removes class and status with the type, as the API server does. Ownership is then derived from the finalizer and the status.
+    /// Changes the type of the Service. Removes its class and status, as the API server does. Ownership is then derived from the finalizer
+    /// and the status.
     fn stops_being_one(&mut self) {
         if self.service.kind == Kind::Other {
             return;
@@ -208,7 +209,7 @@ impl World {
         (self.truth.status_is_others, self.truth.another_needs_it) = (true, true);
     }
 
-    /// The other controller removes the finalizer.
+    /// Lets the other controller remove the finalizer.
     pub(super) fn another_leaves(&mut self) {
         if std::mem::take(&mut self.truth.another_needs_it) {
             self.service.finalizer = false;
@@ -227,7 +228,7 @@ impl World {
         })
     }
 
-    /// The takeover of the next removal.
+    /// Returns the adoption mode of the deletion in the current plan.
     pub(super) fn left_over(&self) -> Option<Adoption> {
         self.plan().actions.iter().find_map(|action| match action {
             Action::Delete(takeover) => Some(takeover.left_over()),
@@ -239,7 +240,7 @@ impl World {
         })
     }
 
-    /// Runs rounds until nothing is left to do, and returns a transcript.
+    /// Plans and executes until nothing is left to do, and returns a transcript.
     #[track_caller]
     pub(super) fn settled(&mut self) -> String {
         let mut transcript = String::new();
@@ -253,7 +254,7 @@ impl World {
         panic!("the plans do not converge:\n{transcript}");
     }
 
-    /// Runs one round: plans and executes. Returns whether nothing is left to do.
+    /// Plans and executes once. Returns the text of the plan, and whether nothing is left to do.
     pub(super) fn round(&mut self) -> (String, bool) {
         if self.is_gone() {
             return (String::new(), true);
@@ -274,7 +275,7 @@ impl World {
         (text, plan.actions.is_empty())
     }
 
-    /// Checks that the actions of a round now would be allowed.
+    /// Asserts that the actions of a plan made now are justified.
     pub(super) fn assert_proven_now(&mut self) {
         if self.is_gone() {
             return;

@@ -1,4 +1,4 @@
-//! Annotations: valid, invalid, and refused by the adapter.
+//! Tests annotations that are valid, invalid, or refused by the adapter.
 
 use super::*;
 

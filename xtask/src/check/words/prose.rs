@@ -179,7 +179,7 @@ mod tests {
             ("run", "#!/bin/sh\none two\n", vec![(1, "#!/bin/sh")]),
             (".ci/run", "#!/bin/sh\n'one two'\n", vec![(1, "#!/bin/sh"), (2, "'one two'")]),
             ("a.json", "{\"one\": \"two three\"}", vec![(1, "\"two three\"")]),
-            ("a.yaml", "one: two # `three` four\n", vec![(1, "one: two #  four")]),
+            ("a.yaml", "one: two # `three` four\n", vec![(1, "one: two #   four")]),
         ] {
             let lines = prose(path, source);
             let texts: Vec<(usize, &str)> =

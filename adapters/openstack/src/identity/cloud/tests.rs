@@ -32,7 +32,7 @@ fn cloud(mut changes: Value) -> Result<Cloud, Vec<String>> {
     Cloud::read(Keys::of_cloud("prod", keys), &Given::default())
 }
 
-/// Keys of an application credential, without the keys of a password.
+/// Reads a cloud whose keys contain an application credential and no password.
 fn application_credential(changes: Value) -> Result<Cloud, Vec<String>> {
     let mut auth = json!({ "username": null, "password": null, "user_domain_name": null, "project_name": null, "project_domain_id": null, "application_credential_secret": "s3cret" });
     let Value::Object(changes) = changes else { panic!("no section") };
@@ -92,7 +92,7 @@ fn credentials_are_recognised_by_type_or_secret() {
     assert_eq!(trusted.trust.as_deref(), Some("t1"));
 }
 
-/// Checks how the first error begins.
+/// Checks the beginning of the first error.
 #[track_caller]
 fn refused(read: Result<Cloud, Vec<String>>, keys: &str, wanted: &str) {
     let faults = read.expect_err(keys);

@@ -1,4 +1,4 @@
-//! Tests of the bodies for Keystone, and of its answers.
+//! These tests check the bodies that are sent to Keystone, and the parsing of Keystone's answers.
 
 use std::collections::BTreeMap;
 

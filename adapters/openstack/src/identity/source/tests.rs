@@ -1,4 +1,4 @@
-//! Tests of the file, the selection of the cloud in it, and the file with secrets.
+//! These tests check the file clouds.yaml, the selection of the cloud in it, and the file with secrets.
 
 use secrecy::ExposeSecret as _;
 use tempfile::TempDir;

@@ -1,4 +1,4 @@
-//! Tests of addresses and of their order.
+//! These tests check the addresses and their sequence.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn reported(ports: &[Value], networking: &Networking) -> Vec<String> {
     shown(&read(server(), ports, networking, Form::Plain))
 }
 
-/// Ports in the order that Neutron returns, which differs from the order of the networks' names.
+/// Returns ports in the sequence that Neutron returns. This sequence differs from that of the networks' names.
 fn ports() -> [Value; 3] {
     [
         port(ID, "ACTIVE", &["10.9.0.7"]),
@@ -95,8 +95,8 @@ fn other_networks_are_left_out_if_internal_ones_are_set() {
     );
 }
 
-/// The former cloud controller manager behaves in the same way: if no networks are configured, the first address depends on which port is
-/// up.
+/// If no networks are configured, the first address depends on which port is up. The former cloud controller manager behaves in the same
+/// way.
 #[test]
 fn port_status_changes_no_order_if_networks_are_set() {
     let downs = |at: usize| {

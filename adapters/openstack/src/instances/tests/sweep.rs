@@ -1,4 +1,4 @@
-//! Tests of listings and look-ups, against a fake OpenStack that splits listings into pages as the services do.
+//! These tests check listings and look-ups against a fake OpenStack, which splits listings into pages as the services do.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ async fn servers_and_ports_are_joined_across_pages() {
         (format!("worker-{n}"), vec![format!("INTERNAL_IP 10.1.0.{n}"), format!("INTERNAL_IP 10.0.0.{n}")])
     };
     assert_eq!(reported, (1..=4).map(wanted).collect::<Vec<_>>());
-    // Pages: 2 + 2 + 0 servers, and 2 + 2 + 1 ports.
+    // The pages contain 2 + 2 + 0 servers, and 2 + 2 + 1 ports.
     assert_eq!((pages, cloud.asked("GET /").len()), (6, 6));
     let ports = cloud.asked("GET /network/v2.0/ports?project_id=");
     assert_eq!(ports.len(), 3, "also on later pages: {ports:?}");

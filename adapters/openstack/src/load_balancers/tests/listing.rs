@@ -1,4 +1,4 @@
-//! Tests of the listing's cost and content. The answers have the format of Octavia 2.30 and Neutron.
+//! These tests check the cost and the content of the listing. The answers have the format of Octavia 2.30 and Neutron.
 
 use std::collections::BTreeMap;
 
@@ -202,7 +202,7 @@ async fn waiting_costs_two_listings() {
     let step = Step::DeleteFloatingIp { id: "fip-1".to_owned(), address: [203, 0, 113, 1].into() };
     driver.execute(&session, &step).await.map(drop).unwrap_or_default();
     assert_eq!(sweep(&cloud, &driver, &session).await.expect("listed").1, 5);
-    // The change is complete.
+    // The change of the load balancer is complete.
     status(0, "ACTIVE");
     assert!(sweep(&cloud, &driver, &session).await.expect("listed").1 >= 5);
     assert_eq!(

@@ -1,4 +1,5 @@
-//! Tests of writes to load balancers that others use. Each write costs an additional read, because the current tags decide.
+//! These tests check writes to load balancers that several owners share. Each write costs an additional read, because the current tags
+//! decide.
 
 use cloud_adapter::{
     driver::{DesiredLoadBalancer, Driver as _, Fault, Inheritance},
@@ -46,7 +47,7 @@ fn owned() -> [&'static str; 2] {
     ["cloudadapter.dev/cluster-id=c-1", "cloudadapter.dev/owner-uid=u-web"]
 }
 
-/// One load balancer, with an owner.
+/// Starts a cloud with a single load balancer, which has an owner.
 async fn cloud() -> (FakeCloud, OpenStackDriver, Session) {
     let cloud = FakeCloud::start().await;
     let one = json!({ "id": "lb-1", "name": "web", "provisioning_status": "ACTIVE", "tags": owned() });
@@ -74,7 +75,7 @@ async fn tags_of_concurrent_writers_are_kept() {
             .collect(),
     };
     driver.execute(&session, &owners("1-aa")).await.expect("written");
-    // Both writes were planned before either was made.
+    // Both writes were planned before either write was made.
     let (api, shop) = (claim("api"), claim("shop"));
     let both = tokio::join!(driver.execute(&session, &api), driver.execute(&session, &shop));
     assert!(both.0.is_ok() && both.1.is_ok(), "{both:?}");

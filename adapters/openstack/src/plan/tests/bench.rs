@@ -1,4 +1,4 @@
-//! A fake Octavia and Neutron in memory. They execute steps and list the result as the services do.
+//! An in-memory fake of Octavia and Neutron. It executes steps, and lists the results as Octavia and Neutron do.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
@@ -28,7 +28,7 @@ use crate::{
 
 pub(super) type Record = LoadBalancerRecord<Detail>;
 
-/// Limit for the number of writes. No plan in these tests needs more.
+/// The maximum number of writes. No plan in these tests needs more.
 const WRITES_MAX: usize = 60;
 pub(super) const PORT: &str = "port-of-the-vip";
 /// Name of a pool that does not exist.
@@ -42,7 +42,7 @@ pub(super) struct Bench {
     pub(super) options: LoadBalancerOptions,
     pub(super) version: Version,
     pub(super) writes: Vec<String>,
-    /// Last part of the addresses that the next load balancer gets.
+    /// The last part of the address that the next load balancer gets.
     pub(super) next_address: usize,
     made: usize,
 }
@@ -76,8 +76,8 @@ impl Bench {
         records(&self.cloud)
     }
 
-    /// Returns the record that the runtime chooses: the key's own, the one to share, or the one that the former cloud controller manager
-    /// created for the key.
+    /// Returns the record that the runtime chooses for the key. It is the key's own load balancer, the one to share, or the one that the
+    /// former cloud controller manager created.
     pub(super) fn seen(&self, desired: &DesiredLoadBalancer) -> Option<Record> {
         let there = |record: &Record| record.summary.state() != LoadBalancerState::Absent;
         let records: Vec<Record> = self.records().into_iter().filter(there).collect();
@@ -96,7 +96,7 @@ impl Bench {
         plan(desired, &writer(), self.seen(desired).as_ref(), &self.site())
     }
 
-    /// Returns a plan, if the load balancer to share exists and the plan is possible.
+    /// Returns a plan. `None` if the load balancer to share does not exist, or no plan is possible.
     pub(super) fn plan_if_there(&self, desired: &DesiredLoadBalancer) -> Option<Vec<Step>> {
         let seen = self.seen(desired);
         let there = desired.shares().is_none() || seen.is_some();
@@ -115,8 +115,8 @@ impl Bench {
         false
     }
 
-    /// Whether the cloud would refuse a step. It refuses an address that the project does not have or that is in use, and a pool that does
-    /// not exist or that the router does not reach.
+    /// Returns whether the cloud would refuse a step. It refuses an address that the project does not have or that is in use. It also
+    /// refuses a pool that does not exist or that the router does not reach.
     #[expect(clippy::wildcard_enum_match_arm, reason = "the cloud accepts all other steps")]
     pub(super) fn refuses(&self, step: &Step) -> bool {
         let is_free = |address: &IpAddr| {
@@ -159,7 +159,7 @@ impl Bench {
             self.plan(desired).expect("possible").iter().map(ToString::to_string).collect();
         self.writes.clear();
         assert!(self.run(desired, WRITES_MAX), "does not converge: {:#?}", self.writes);
-        // The plan did not know the address of a new floating IP, which is known by now.
+        // The first plan did not know the address of a new floating IP; the write contains the address.
         let known = |(at, one): (usize, &String)| {
             let written = self.writes.get(at).filter(|written| {
                 let (verb, rest) = one.split_once(" the new floating IP").unwrap_or_default();
@@ -177,7 +177,7 @@ impl Bench {
         (record, self.writes.clone())
     }
 
-    /// Executes steps until the plan is refused. Returns the writes, and the error of the refusal.
+    /// Executes steps until planning fails. Returns the writes and the error.
     #[track_caller]
     pub(super) fn refused(&mut self, desired: &DesiredLoadBalancer) -> (Vec<String>, VendorError) {
         self.writes.clear();
@@ -209,7 +209,7 @@ impl Bench {
         self.writes.clone()
     }
 
-    /// Returns the next step that deletes objects of a key. `None` if no objects are left.
+    /// Returns the next step in deleting the objects of a key. `None` if no objects are left.
     pub(super) fn next_of_removal(&self, desired: &DesiredLoadBalancer) -> Option<Step> {
         let records = self.records();
         let own = records.iter().filter(|record| record.belongs_to(&desired.key) && !record.left);
@@ -234,7 +234,7 @@ impl Bench {
         serde_json::from_value(live).expect("a valid answer")
     }
 
-    /// Executes a step that depends on the current users. Fails if the users have changed since the plan.
+    /// Executes a step that depends on the current users of the load balancer. Fails if the users have changed since the plan.
     #[expect(clippy::wildcard_enum_match_arm, reason = "no other step depends on the users")]
     pub(super) fn try_execute(&mut self, step: &Step) -> Result<(), VendorError> {
         match step {
@@ -509,7 +509,7 @@ impl Bench {
     }
 }
 
-/// Returns the address of the floating IP that was created after `made` other objects.
+/// Returns the address of a floating IP that is created as object number `made`.
 fn floating_address(made: usize) -> String {
     format!("203.0.{}.{}", 113 + made / 250, made % 250)
 }

@@ -1,4 +1,5 @@
-//! Tests of changes to ports, pools and settings of an existing load balancer. Some change in place, others are recreated.
+//! Tests of changes to ports, pools and settings of an existing load balancer. Some objects are changed in place, other objects are
+//! recreated.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Tests of floating IPs, which are created, requested and kept. A load balancer never has two.
+//! Tests of floating IPs, which are created, requested and kept. A load balancer never has two floating IPs.
 
 use cloud_adapter::driver::DesiredLoadBalancer;
 use cloud_api_proto::v1alpha1::{LoadBalancerSpec, LoadBalancerState, load_balancer_spec::AddressRetention};
@@ -141,7 +141,7 @@ fn impossible_request_costs_no_address() {
         for mistake in mistakes {
             let mut bench = Bench::new();
             let (before, _) = bench.settled(&wish);
-            // The floating IP belongs to another user, and is in use.
+            // The floating IP belongs to another user, and is attached to a port.
             reserved(&mut bench, "198.51.100.8");
             set(&mut bench.cloud.floating_ips, "reserved", &json!({ "port_id": "a server's" }));
             let ips = bench.cloud.floating_ips.clone();
@@ -212,7 +212,7 @@ fn kept_address_is_marked_once_it_serves() {
     assert_eq!(bench.cloud.floating_ips.len(), 2, "both floating IPs are kept");
 }
 
-/// The requested address existed when the former one was detached for it, and was then deleted.
+/// The requested address exists when the former address is detached to make way for it, but is then deleted.
 #[test]
 fn detached_address_returns_if_the_new_one_is_gone() {
     let mut bench = Bench::new();
@@ -240,7 +240,8 @@ fn reserved_address_stays_after_the_deletion() {
     let (record, writes) = bench.settled(&desired);
     assert_eq!(writes[1], "attach floating IP 198.51.100.7");
     assert_eq!(addresses(&record), ["198.51.100.7"]);
-    // The description of the floating IP names its owner while it is unattached, for example during a recreation of the load balancer.
+    // The description of the floating IP names its owner while the floating IP is unattached, for example while the load balancer is
+    // recreated.
     let ours = Description::read(&record.detail.floating_ips[0].description).expect("recorded");
     assert_eq!((ours.key(), ours.asked.as_deref()), (desired.key, Some("mine")));
     assert_eq!(
@@ -347,7 +348,7 @@ fn reused_kept_address_is_deleted_on_request() {
     bench.gone(&goes);
     assert_eq!(bench.cloud.floating_ips.len(), 0);
 
-    // A floating IP that a Service has reused also loses the mark if the Service sets the annotation later.
+    // A reused floating IP also loses the mark that it is kept if the Service sets the annotation later.
     let mut bench = Bench::new();
     bench.settled(&keeps);
     bench.gone(&keeps);

@@ -1,5 +1,6 @@
-//! A hostile user of one namespace changes no object of others, see [`hostile`]. Writes are executed on the fake cloud of `bench`. Between
-//! the attacker's writes, nodes join, load balancers break and are recreated, and Services of the victims are deleted and created again.
+//! Tests that a hostile user of one namespace changes no object of other namespaces, see [`hostile`]. Writes are executed on the fake cloud
+//! of `bench`. Between the attacker's writes, nodes join, load balancers break and are recreated, and the victims' Services are deleted and
+//! created again.
 
 mod wishes;
 
@@ -25,19 +26,19 @@ use crate::{
     testing::FakeCloud,
 };
 
-/// Number of worlds, and number of rounds in each.
+/// The number of simulated projects (worlds) in each half of the test, and the number of changes or attacks (rounds) in each world.
 const WORLDS: u32 = 30;
 const ROUNDS: usize = 1_350;
-/// Minimum number of requests of the attacker in each half of the worlds; both halves together have 100,000.
+/// The minimum number of the attacker's requests in each half of the test. Both halves together have 100,000.
 const STEPS: usize = 50_000;
-/// Minimum number of the attacker's writes in each half of the worlds, because refusals alone prove little.
+/// The minimum number of the attacker's writes in each half of the test. Refusals alone would prove little.
 const WRITES: usize = 10_000;
 /// Maximum number of addresses that a namespace keeps.
 const KEPT: usize = 2;
 /// Minimum number of the attacker's writes on a load balancer whose owner shares it with the attacker for a while.
 const GUEST_WRITES: usize = 200;
 
-/// Values that the attacker requests and no grant allows. None of them may be in any write.
+/// Values that the attacker requests although no grant allows them. No write may contain any of them.
 const CLOSED: [&str; 5] = [
     "subnet-of-others",
     "members-of-others",
@@ -50,7 +51,7 @@ const CLOSED: [&str; 5] = [
 const GIVEN: &str = "198.51.100.7";
 const SPARE: &str = "198.51.100.8";
 
-/// A project with load balancers of several owners.
+/// A simulated project with load balancers of several owners.
 struct World {
     bench: Bench,
     /// The listing of this project. Cached until the project changes.
@@ -142,7 +143,7 @@ impl World {
         self.settles(name);
     }
 
-    /// The ID of a victim's load balancer.
+    /// Returns the ID of a victim's load balancer.
     fn id_of(&self, name: &str) -> String {
         let key = &self.players.victims[name].wish.key;
         let records = self.records();
@@ -164,7 +165,7 @@ impl World {
         }))
     }
 
-    /// Returns the bench, in order to change it.
+    /// Returns the fake cloud for changes, and discards the cached listing.
     fn change(&mut self) -> &mut Bench {
         self.listed.take();
         &mut self.bench
@@ -196,7 +197,7 @@ impl World {
         !bench.refuses(step) && bench.try_execute(step).is_ok()
     }
 
-    /// A random change of a victim.
+    /// Makes a random change to a victim's Service or load balancer.
     fn work(&mut self) {
         let all = ["web", "api", "mail", "vpn", "twin", "db", "lent", "lent"];
         let Some(name) = self.chance.of(&all) else { return };
@@ -247,13 +248,14 @@ impl World {
         if name == "lent" {
             self.person_listens();
         }
-        // An internal load balancer has another address after an error or a new creation. All others keep theirs.
+        // An internal load balancer gets another address when it is recreated after an error or created again. All other load balancers
+        // keep their addresses.
         if name != "db" && name != "lent" {
             assert_eq!(self.addresses_of(name), before, "{name}: its address changed\n{}", self.log());
         }
     }
 
-    /// Returns all objects outside of namespace `evil`: load balancers with their parts, and floating IPs.
+    /// Returns all objects that do not belong to the namespace `evil`: load balancers with their listeners and pools, and floating IPs.
     fn of_others(&self) -> Vec<Value> {
         let (cloud, lent) = (&self.bench.cloud, self.id_of("lent"));
         let tag = format!("cloudadapter.dev/owner-namespace={EVIL}");
@@ -278,7 +280,7 @@ impl World {
         balancers.chain(parts).chain(members).collect()
     }
 
-    /// Whether the owner of `lent` shares it with the attacker, according to the cloud.
+    /// Returns whether the owner of `lent` shares it with the attacker, according to the cloud.
     fn is_lent(&self) -> bool {
         let id = self.id_of("lent");
         let tag = json!(format!("cloudadapter.dev/share={EVIL}"));
@@ -286,7 +288,7 @@ impl World {
         lent.and_then(|one| one["tags"].as_array()).is_some_and(|tags| tags.contains(&tag))
     }
 
-    /// Whether a listener or pool on `lent` belongs to the attacker.
+    /// Returns whether a listener or pool on `lent` belongs to the attacker.
     fn is_guest(&self, lent: &str, part: &Value) -> bool {
         part["loadbalancers"][0]["id"] == lent
             && self.evil.iter().any(|uid| {
@@ -295,7 +297,7 @@ impl World {
             })
     }
 
-    /// Returns the attacker's parts of `lent`: listeners, and pools with their members.
+    /// Returns the attacker's listeners on `lent`, and the attacker's pools with their members.
     fn guests(&self) -> BTreeSet<String> {
         let cloud = &self.bench.cloud;
         let lent = self.id_of("lent");
@@ -304,7 +306,7 @@ impl World {
         parts.map(|one| format!("{one} {:?}", members(one))).collect()
     }
 
-    /// Returns a load balancer; for `lent` without the attacker's tags, and without fields that count parts.
+    /// Returns a load balancer. For `lent`, leaves out the attacker's tags and the fields that count listeners and pools.
     fn without_guests(&self, lent: &str, balancer: &Value) -> Value {
         let mut balancer = balancer.clone();
         if balancer["id"] == lent {
@@ -420,7 +422,7 @@ fn shown(all: &[Value]) -> String {
     all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// Plays in several worlds, and returns the number of the attacker's requests.
+/// Simulates several projects, and checks that the attacker made enough requests and writes.
 async fn played(first: u32) {
     let cloud = FakeCloud::start().await;
     let (mut writes, mut guest_writes, mut tries) = (0, 0, 0);
@@ -453,7 +455,7 @@ async fn hostile_namespace_changes_no_objects_of_others() {
     played(0).await;
 }
 
-/// Plays half of the worlds, so that the two halves run on two processors.
+/// Runs the second half of the simulation, so that the two halves run on two processors.
 #[tokio::test]
 async fn hostile_namespace_changes_no_objects_of_others_second_half() {
     played(1).await;

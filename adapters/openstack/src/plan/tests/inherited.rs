@@ -41,7 +41,7 @@ fn load_balancer_of_the_former_ccm_is_taken_over() {
     assert!(record.detail.listeners.iter().all(takes_back), "a rollback is possible");
 }
 
-/// Some annotations of the former controller apply only to a new load balancer, so that later changes of them had no effect.
+/// Some annotations of the former controller apply only when a load balancer is created, so later changes to them had no effect.
 #[test]
 fn taken_over_load_balancer_follows_the_nodes() {
     let mut bench = Bench::new();
@@ -84,7 +84,7 @@ fn name_of_the_former_ccm_stays() {
     );
 }
 
-/// With the template `kube_service_{cluster}_{namespace}_{service}` a rollback is possible.
+/// With the template `kube_service_{cluster}_{namespace}_{service}`, a rollback to the former cloud controller manager is possible.
 #[test]
 fn former_ccm_finds_load_balancers_with_its_names() {
     let mut bench = Bench::new();
@@ -143,7 +143,7 @@ fn taken_over_load_balancer_gets_health_checks() {
         let check = HealthCheck { kind: kind.into(), ..HealthCheck::default() };
         bench.settled(&with(public(ports.to_vec()), |spec| spec.health_check = Some(check))).1
     };
-    // Two writes for tags, two for each port, and one for the floating IP.
+    // Two writes are for tags, two for each port, and one for the floating IP.
     assert_eq!(take_over(&[tcp(80)], health_check::Kind::None).len(), 2 + 2 + 1);
     let (two, probed) = ([tcp(80), tcp(443)], health_check::Kind::Tcp);
     assert_eq!(take_over(&two, health_check::Kind::None).len(), 2 + 2 * 2 + 1);
@@ -153,7 +153,7 @@ fn taken_over_load_balancer_gets_health_checks() {
     assert_eq!(creates.count(), 2, "{writes:?}");
 }
 
-/// A cluster that supports both IP families takes over a load balancer with one IP family, unless the Service requests the other one.
+/// A cluster that supports both IP families takes over a load balancer with one IP family, unless the Service requests the missing family.
 #[test]
 fn single_stack_load_balancer_is_taken_over() {
     let mut bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Tests of security groups, from the listing to the writes, on fake services that store what is written.
+//! Tests of security groups, from the listing to the writes. They run on fake services that store what is written.
 
 use cloud_adapter::{
     driver::{Collection, Driver as _, LoadBalancerRecord},
@@ -20,7 +20,7 @@ use crate::{
 
 const LBAAS: &str = "/load-balancer/v2/lbaas";
 
-/// Fake services with three servers, and the load balancers of benches.
+/// Fake OpenStack services with three servers. The load balancers come from benches.
 struct Cloud {
     cloud: FakeCloud,
     driver: OpenStackDriver,
@@ -112,7 +112,7 @@ impl Cloud {
         records.into_iter().find(|one| one.summary.key.as_ref() == Some(&of.key)).expect("listed")
     }
 
-    /// Grants access, and returns the calls that were made. There are none if the access exists already.
+    /// Grants access, and returns the calls that were made. No call is made if the access already exists.
     async fn opened(&self, desired: &DesiredLoadBalancer) -> Vec<String> {
         let record = self.record(desired).await;
         let steps = self.driver.plan(desired, &writer(), Some(&record)).expect("possible");
@@ -190,7 +190,7 @@ fn other() -> (Bench, DesiredLoadBalancer) {
 
 fn other_of(mut shop: DesiredLoadBalancer) -> (Bench, DesiredLoadBalancer) {
     let mut bench = Bench::new();
-    // A first load balancer is created and deleted, so that the IDs of the second differ from those in the other bench.
+    // A first load balancer is created and deleted, so that the IDs of the second load balancer differ from those in the other bench.
     bench.settled(&web([tcp(80)]));
     bench.deleted();
     shop.key.owner_uid = "u-2".to_owned();
@@ -244,7 +244,7 @@ async fn load_balancers_share_a_group_until_the_last_is_deleted() {
     let asked = cloud.cloud.store().requests.len() - asked;
     assert_eq!(asked, 5 + 2, "Octavia's four collections, floating IPs, groups and ports");
 
-    // Another Service costs only its rules, a new node one write, and a node without port security nothing.
+    // Another Service causes only the writes of its rules, a new node causes one write, and a node without port security causes none.
     assert_eq!(cloud.opened(&shop).await, [list, "POST security-group-rules"]);
     assert_eq!(cloud.opened(&grown(desired.clone())).await, [list, "GET ports", "PUT ports/p-3"]);
     assert_eq!(cloud.opened(&grown(shop.clone())).await, [""; 0], "already done for the first Service");
@@ -442,7 +442,7 @@ async fn only_initial_unmarked_rules_are_removed() {
         json!({ "id": id, "direction": "egress", "ethertype": "IPv4", "protocol": null, "port_range_min": null,
             "port_range_max": null, "remote_ip_prefix": null, "remote_group_id": null, "description": "", "created_at": at })
     };
-    // An interruption has left one group, and a user has added rules to another one.
+    // An interruption has left one group; a user has added rules to another group.
     let hers = any("hers", "2026-11-22T03:05:00Z");
     let of_ours = |id: &str, rules: Value| {
         json!({ "id": id, "name": group_name("c-1"), "description": group_description("c-1"), "created_at": MADE_AT,
@@ -513,7 +513,7 @@ async fn rules_of_deleted_load_balancers_are_cleaned_up() {
     let before = cloud.cloud.store().ports.clone();
     cloud.opened(&desired).await;
     cloud.opened(&shop).await;
-    // This load balancer is the first one, but in state ERROR it cannot be changed.
+    // This load balancer comes first in the list, but cannot be changed because it is in state ERROR.
     let mut broken = Bench::new();
     broken.settled(&web([tcp(82)]));
     broken.cloud.balancers[0]["id"] = json!("a");
@@ -568,7 +568,7 @@ async fn each_user_of_a_shared_load_balancer_has_its_rules() {
     let all = ["tcp 10256 10.0.0.0/24", "tcp 30080 10.0.0.0/24", "tcp 30443 10.0.0.0/24"];
     assert_eq!(cloud.rules().expect("a group"), all);
 
-    // The owner leaves first. Rules that the other user needs stay, whichever of them they were created for.
+    // The owner leaves first. Rules that the other user needs stay, no matter for which user they were created.
     let gone = |record: &LoadBalancerRecord<Detail>| {
         let steps = cloud.driver.plan_deletion(record);
         steps.into_iter().find(|step| matches!(step, Step::CloseNodes(_)))

@@ -74,7 +74,7 @@ fn bench(at_once: bool) -> Bench {
 }
 
 proptest! {
-    /// Planned writes reach any state from any other state, including incomplete ones.
+    /// Planned writes reach any state from any other state, including incomplete states.
     #[test]
     fn every_change_converges(
         at_once in any::<bool>(), first in desired(), cut in 0_usize..12, second in desired(), third in desired(),
@@ -118,11 +118,11 @@ proptest! {
     }
 }
 
-/// An action of one of several Services. Either the first Service owns the load balancer and the others share it, or all of them share a
-/// load balancer that a user created.
+/// An action of one of several Services. Either the first Service owns the load balancer and the others share it, or all share a load
+/// balancer that a user created.
 #[derive(Clone, Debug)]
 enum Disturbance {
-    /// The Service requests these ports. After this many writes the next disturbance follows, or the adapter is killed.
+    /// The Service requests this load balancer. After this number of writes, the next action follows or the adapter is killed.
     Wants(usize, Box<DesiredLoadBalancer>, usize),
     /// The Service is deleted, either immediately with all its parts, or at the end.
     Goes(usize, usize, bool),
@@ -146,7 +146,7 @@ prop_compose! {
     }
 }
 
-/// Returns objects of others than this key: tags, listeners, and pools with their contents.
+/// Returns all objects that do not belong to this key: tags, listeners, and pools with their contents.
 fn of_others(bench: &Bench, key: &LoadBalancerKey) -> Vec<serde_json::Value> {
     let (part, sharer) = (ownership::part_tag(key), format!("/sharer/{}/", key.owner_uid));
     let own =
@@ -161,12 +161,12 @@ fn of_others(bench: &Bench, key: &LoadBalancerKey) -> Vec<serde_json::Value> {
     parts.cloned().chain(members).chain(tags).collect()
 }
 
-/// Executes at most this many steps for a key, none of which may change objects of others. Returns whether no step is left.
+/// Executes at most this number of steps for a key, and checks that no step changes objects of other keys. Returns whether no step is left.
 fn some_steps(bench: &mut Bench, desired: &DesiredLoadBalancer, goes: bool, most: usize) -> bool {
     for _ in 0..most {
         let step = match goes {
             true => bench.next_of_removal(desired),
-            // The port belongs to another user, or the load balancer no longer exists: the Service waits.
+            // If the port belongs to another user or the load balancer no longer exists, there is no step, and the Service waits.
             false => bench.plan_if_there(desired).unwrap_or_default().into_iter().next(),
         };
         let Some(step) = step else { return true };
@@ -180,8 +180,9 @@ fn some_steps(bench: &mut Bench, desired: &DesiredLoadBalancer, goes: bool, most
 }
 
 proptest! {
-    /// Services start to use a load balancer, change it and leave it, in any order, and are interrupted after any write. Each changes only
-    /// its own parts, the load balancer exists while any Service uses it, and in the end only objects of users are left.
+    /// Services start to use a load balancer, change it and leave it in any order. They are interrupted after any write. Each Service
+    /// changes only its own listeners and pools, and the load balancer exists while any Service uses it. In the end, only objects that
+    /// users created are left.
     // Behaviour: SF14
     #[test]
     fn sharing_services_change_only_their_own_parts(
@@ -209,7 +210,7 @@ proptest! {
                     wishes[who] = Some(*wanted);
                 }
                 Disturbance::Goes(who, cut, at_once) => {
-                    // A deleted Service does not return. Its load balancer is deleted in spite of interruptions.
+                    // A deleted Service does not return. Its load balancer is deleted despite interruptions.
                     let Some(wanted) = wishes[who].take() else { continue };
                     some_steps(&mut bench, &wanted, true, cut);
                     if at_once {
@@ -228,7 +229,7 @@ proptest! {
                 prop_assert_eq!(record.summary.listeners.len(), wanted.spec.listeners.len());
             }
         }
-        // All Services are deleted at the same time. Each makes a few writes, and then the next one does.
+        // All Services are deleted at the same time. They take turns, with a few writes each.
         for _ in 0..60 {
             for who in order {
                 if let Some(wanted) = all.get(&who) {

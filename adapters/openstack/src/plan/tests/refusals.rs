@@ -1,4 +1,4 @@
-//! Tests of requests that this cloud cannot fulfil, or not in place, with the field at fault.
+//! Tests of requests that this cloud cannot fulfil, or cannot fulfil without recreating objects. The error names the field at fault.
 
 use super::*;
 
@@ -47,7 +47,7 @@ fn immutable_fields_do_not_block_other_changes() {
         assert_eq!((error.fault, error.fields.as_slice()), (Fault::Immutable, &[field.to_owned()][..]));
         let there = bench.observe().expect("there");
         assert_eq!(there.summary.applied_hash, desired.hash, "it is not marked as complete");
-        // After the change is taken back, the load balancer is in sync.
+        // After the change is reverted, the load balancer is in sync.
         bench.settled(&desired);
     }
 }

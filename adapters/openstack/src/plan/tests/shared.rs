@@ -1,4 +1,5 @@
-//! Tests of several Services on one load balancer. Each changes its own parts, and the last one deletes the load balancer.
+//! Tests of several Services on one load balancer. Each Service changes its own listeners and pools, and the last Service deletes the load
+//! balancer.
 
 use cloud_adapter::driver::Driver as _;
 use cloud_api_proto::v1alpha1::LoadBalancerState;
@@ -50,7 +51,7 @@ fn sharing_service_adds_ports_and_reports_the_address() {
     assert_ne!(record.summary.vendor_id, "lb-1", "each item appears once in a stream");
     assert_eq!(record.summary.vendor_ids.expect("set").ids["loadbalancer/shared"], "lb-1");
 
-    // For the owner nothing has changed, so it makes no writes.
+    // Nothing has changed for the owner, so the owner makes no writes.
     let after = bench.seen(&web).expect("there");
     assert_eq!(after.summary, before.summary);
     assert_eq!((bench.plan(&web), bench.plan(&api)), (Ok(vec![]), Ok(vec![])));
@@ -58,7 +59,7 @@ fn sharing_service_adds_ports_and_reports_the_address() {
         (&bench.cloud.listeners[..1], &bench.cloud.pools[..1], &bench.cloud.floating_ips),
         (&parts.0[..], &parts.1[..], &parts.2)
     );
-    // A change by the owner does not change the share of the other Service.
+    // A change by the owner does not affect the listeners and pools of the other Service.
     let before = bench.seen(&api).expect("there").summary;
     bench.settled(&public([tcp(80), tcp(81)]));
     assert_eq!(bench.seen(&api).expect("there").summary, before);
@@ -89,15 +90,15 @@ fn taken_port_is_refused_with_its_user() {
     let taken = refused(&bench, &sharer("shop", "lb-1", [udp(80)]));
     assert!(taken.2.contains("udp/80 of load balancer lb-1 is taken by Service shop/api"), "{}", taken.2);
 
-    // The owner takes over a listener without an owner tag, but a sharing owner does not.
+    // An owner that does not share the load balancer takes over a listener without an owner tag. An owner that shares it does not.
     let hers = json!({ "name": "hers", "protocol": "TCP", "protocol_port": 9000 });
     bench.create_listener("lb-1", None, &hers);
     let taken = refused(&bench, &sharer("shop", "lb-1", [tcp(9000)]));
     assert!(taken.2.contains("listener hers"), "{}", taken.2);
 }
 
-/// All changes except the taken port are made, nodes first, even by an adapter that has just started and does not know the last accepted
-/// state.
+/// Only the change of the taken port fails. All other changes are made, nodes first. This holds even for an adapter that has just started
+/// and does not know the last accepted state.
 #[test]
 fn taken_port_does_not_block_other_changes() {
     let mut bench = Bench::new();
@@ -115,7 +116,7 @@ fn taken_port_does_not_block_other_changes() {
     assert_eq!(listeners(&bench, &sharer("api", "lb-1", [tcp(443)])), ["tcp/443"]);
 }
 
-/// Otherwise a guest could keep the consent by using a port that the owner wants.
+/// Otherwise a guest could prevent the owner from withdrawing the consent, by using a port that the owner wants.
 #[test]
 fn consent_is_withdrawn_first_even_if_a_port_is_refused() {
     let mut bench = Bench::new();
@@ -141,8 +142,8 @@ fn consent_is_withdrawn_first_even_if_a_port_is_refused() {
     assert_eq!(record.summary.applied_hash, hash, "the hash of the last complete change");
 }
 
-/// The owner shares the load balancer with another namespace. A Service of that namespace does not get the address, which is deleted with
-/// the last Service of the owner's namespace.
+/// The owner shares the load balancer with another namespace. A Service of that namespace does not get the address; the address is deleted
+/// with the last Service of the owner's namespace.
 #[test]
 fn address_never_passes_to_another_namespace() {
     let elsewhere = |mut desired: DesiredLoadBalancer| {
@@ -229,7 +230,7 @@ fn only_the_owner_changes_the_load_balancer_itself() {
         let (fault, fields, _) = refused(&bench, &with(sharer("api", "lb-1", [tcp(443)]), change));
         assert_eq!((fault, fields.as_str()), (Fault::Invalid, field));
     }
-    // If another load balancer or none were set, the address would change.
+    // The address would change if the field named another load balancer or were empty.
     for other in ["lb-2", ""] {
         let (fault, fields, text) = refused(&bench, &sharer("api", other, [tcp(443)]));
         assert_eq!((fault, fields.as_str()), (Fault::Immutable, "spec.load_balancer_id"), "{other:?}");
@@ -237,8 +238,8 @@ fn only_the_owner_changes_the_load_balancer_itself() {
     }
 }
 
-/// The Service has a stale annotation, for example of the former cloud controller manager. The load balancer stays, and the error says what
-/// to set.
+/// The Service has a stale annotation, for example from the former cloud controller manager. The load balancer stays, and the error says
+/// which value to set.
 #[test]
 fn stale_load_balancer_id_is_refused() {
     let mut bench = Bench::new();
@@ -348,7 +349,7 @@ fn new_users_are_seen_before_a_deletion() {
     assert!(bench.seen(&api).expect("there").belongs_to(&api.key), "its tags are still there");
     bench.settled(&api);
 
-    // Each of the two Services still sees the other one.
+    // Each of the two deletions starts while the other Service still uses the load balancer.
     for one in [&web, &api] {
         while let Some(step) =
             bench.next_of_removal(one).filter(|it| !matches!(it, Step::LeaveLoadBalancer { .. }))
@@ -449,7 +450,7 @@ fn address_of_the_last_user_passes_to_new_users() {
     }
 }
 
-/// A change of the address pool was interrupted.
+/// An earlier change of the address pool was interrupted, so the owner has an unattached address.
 #[test]
 fn leaving_owner_deletes_its_unattached_addresses() {
     let from = |pool: &str| with(public([tcp(80)]), |spec| spec.address_pool = pool.into());

@@ -1,4 +1,4 @@
-//! Tests of load balancers that the former cloud controller manager lets several Services use.
+//! Tests of load balancers of the former cloud controller manager that several Services share.
 
 use super::{
     shared::{refused, sharer},
@@ -35,7 +35,7 @@ fn shares_of_the_former_ccm_are_taken_over_one_by_one() {
 fn load_balancer_in_use_by_the_former_ccm_stays() {
     let mut bench = Bench::new();
     of_go(&mut bench);
-    // This Service is deleted before it takes the load balancer over, and its listener is deleted, too.
+    // This Service is deleted before it takes over the load balancer; its listener is deleted too.
     assert_eq!(
         bench.deleted(),
         [
@@ -45,8 +45,8 @@ fn load_balancer_in_use_by_the_former_ccm_stays() {
         ]
     );
     assert_eq!((bench.cloud.listeners.len(), bench.cloud.floating_ips.len()), (1, 1));
-    // A Service that shares a load balancer of the former controller also gets that controller's tag: otherwise that controller would
-    // delete it.
+    // A Service that shares a load balancer of the former controller also gets that controller's tag. Without the tag, the former
+    // controller would delete the load balancer.
     let mut bench = Bench::new();
     of_go(&mut bench);
     let shop = sharer("shop", "lb-1", [tcp(8080)]);
@@ -60,7 +60,7 @@ fn load_balancer_in_use_by_the_former_ccm_stays() {
     assert!(!tags(&bench.observe().expect("the load balancer stays")).contains(&tag));
 }
 
-/// Creates the load balancer of the former cloud controller manager for `shop/web`, which `shop/api` shares.
+/// Creates the load balancer of the former cloud controller manager for `shop/web`. The Service `shop/api` shares it.
 fn of_go(bench: &mut Bench) {
     const API: &str = "kube_service_prod_shop_api";
     bench.settled(&public([tcp(80), tcp(443)]));
@@ -75,7 +75,7 @@ fn of_go(bench: &mut Bench) {
     bench.cloud.floating_ips[0]["description"] = json!(go);
 }
 
-/// Both Services saw the load balancer without an owner. The first one gets it, and the second one has to read again.
+/// Both Services read the load balancer while it had no owner. The first Service becomes the owner, and the second one must read again.
 #[test]
 fn first_of_two_adoptions_wins() {
     let mut bench = Bench::new();
@@ -96,7 +96,7 @@ fn first_of_two_adoptions_wins() {
     assert_eq!(bench.cloud.balancers, before);
 }
 
-/// A Service that is deleted before the takeover leaves everything to the other Services, and the last of them deletes it.
+/// If a Service is deleted before the takeover, it leaves the load balancer to the other Services, and the last of them deletes it.
 #[test]
 fn last_user_deletes_a_load_balancer_of_the_former_ccm() {
     let mut bench = Bench::new();
@@ -164,7 +164,7 @@ async fn consent_can_be_withdrawn_after_a_takeover() {
     }
 }
 
-/// On a load balancer of the former cloud controller manager, a Service that shares it has only its own parts.
+/// On a load balancer of the former cloud controller manager, a Service that shares it owns only its own listeners and pools.
 #[test]
 fn parts_of_other_users_are_not_its_own() {
     let mut bench = Bench::new();
@@ -181,7 +181,8 @@ fn parts_of_other_users_are_not_its_own() {
     }
 }
 
-/// A Service of the same name, in another cluster of the same name, uses the load balancer: its listeners would be taken for the sharer's.
+/// A Service with the same name, in another cluster with the same name, uses the load balancer. Its listeners would be mistaken for
+/// listeners of the new sharer.
 #[test]
 fn new_sharer_with_the_name_of_another_cluster_is_refused() {
     let mut bench = Bench::new();

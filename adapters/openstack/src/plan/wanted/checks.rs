@@ -29,7 +29,7 @@ pub(super) fn port(check: &HealthCheck) -> Result<Option<u16>, VendorError> {
     check.port.map(|number| port_number("spec.health_check.port", number)).transpose()
 }
 
-/// Returns the health monitor of a port's pool. A separate health check port is probed by TCP, whatever the protocol of the member.
+/// Returns the health monitor of a port's pool. A separate health check port is probed by TCP, even if the member uses another protocol.
 pub(super) fn monitor(check: &HealthCheck, of: Port) -> Result<Option<NewMonitor>, VendorError> {
     let kind = match (check.kind(), check.port, of.transport) {
         (Kind::None, _, _) => return Ok(None),
@@ -42,7 +42,7 @@ pub(super) fn monitor(check: &HealthCheck, of: Port) -> Result<Option<NewMonitor
     let field = |name: &str| format!("spec.health_check.{name}");
     let interval = whole_seconds(&field("interval"), check.interval)?;
     let timeout = whole_seconds(&field("timeout"), check.timeout)?;
-    // The defaults depend on the values that are set.
+    // If only one of the two times is set, the default of the other time depends on it.
     let delay = interval.unwrap_or_else(|| timeout.unwrap_or_default().max(INTERVAL));
     let timeout = timeout.unwrap_or(TIMEOUT.min(delay));
     if timeout > delay {

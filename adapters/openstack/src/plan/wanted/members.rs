@@ -12,7 +12,7 @@ const WEIGHT_MAX: u32 = 256;
 /// Maximum length of a name in characters. Source: Octavia API reference.
 const NAME_MAX: usize = 255;
 
-/// The backends, with their addresses of the load balancer's IP families, in the order of these families.
+/// The backends and their addresses. Only addresses of the load balancer's IP families are included, in the order of these families.
 pub(super) struct Hosts {
     hosts: Vec<Host>,
     subnet: Option<String>,
@@ -36,8 +36,8 @@ impl Hosts {
 
     /// Returns the members for a node port.
     ///
-    /// For TCP, Octavia is a proxy and reaches members of either IP family, so that one member for each node suffices. UDP and SCTP packets
-    /// keep their family, so each family needs its own members.
+    /// For TCP, Octavia is a proxy and reaches members of either IP family, so one member for each node is enough. UDP and SCTP packets
+    /// keep their IP family, so each family needs its own members.
     pub(super) fn members(
         &self,
         transport: Transport,
@@ -53,7 +53,7 @@ impl Hosts {
             address,
             protocol_port: node_port,
             weight: host.weight,
-            // Octavia probes the member's own port by default.
+            // Octavia probes the member's own port by default, so this port is not set.
             monitor_port: monitor_port.filter(|port| *port != node_port),
             subnet_id: self.subnet.clone(),
         };

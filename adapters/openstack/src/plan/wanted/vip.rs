@@ -28,7 +28,7 @@ pub(in crate::plan) struct Vip {
     pub(in crate::plan) beside: Option<Neighbour>,
     pub(in crate::plan) address: Option<IpAddr>,
     pub(in crate::plan) additional: Vec<NewVip>,
-    /// The IP families, without their order. `true` means IPv4.
+    /// The set of IP families, in no order. `true` means IPv4.
     families: BTreeSet<bool>,
 }
 
@@ -58,7 +58,7 @@ impl Vip {
         for (at, family) in families.iter().enumerate() {
             vip.families.insert(*family == IpFamily::Ipv4);
             let (flag, default) = match family {
-                // The default subnet may be outside of the network that the Service sets.
+                // The configured default subnet may not be in the network that the Service sets.
                 IpFamily::Ipv4 => {
                     ("subnet-id", options.subnet_id.as_ref().filter(|_| parameters.network.is_none()))
                 }
@@ -117,8 +117,8 @@ impl Vip {
         }
     }
 
-    /// Returns the differences that cannot be applied to an existing load balancer, as [`Fault::Immutable`] with the fields. `None`: there
-    /// are no such differences.
+    /// Returns an error, [`Fault::Immutable`], that names the fields whose differences cannot be applied to an existing load balancer.
+    /// `None`: there are no such differences.
     pub(in crate::plan) fn fixed(
         &self,
         spec: &LoadBalancerSpec,
@@ -131,7 +131,7 @@ impl Vip {
             .chain(there.additional_vips.iter().filter_map(|vip| vip.ip_address.as_ref()))
             .copied()
             .collect();
-        // A load balancer without an address was never complete, and its initial settings are not known.
+        // A load balancer without an address was never completely created, and its initial settings are not known.
         if !vips.is_empty() && vips.iter().map(IpAddr::is_ipv4).collect::<BTreeSet<_>>() != self.families {
             fields.push(FAMILIES.to_owned());
         }
@@ -175,8 +175,8 @@ fn neighbour(backends: &[Backend]) -> Option<Neighbour> {
     backends.iter().find_map(of)
 }
 
-/// Whether clients can choose an address. Neutron refuses an address that it derives from a port's MAC address (SLAAC), which has `ff:fe`
-/// in the middle. Source: RFC 4291, appendix A.
+/// Returns whether clients can choose an address. Neutron refuses an address that is derived from a port's MAC address (SLAAC). Such an
+/// address has `ff:fe` in the middle. Source: RFC 4291, appendix A.
 fn can_be_chosen(address: &IpAddr) -> bool {
     match address {
         IpAddr::V4(_) => true,

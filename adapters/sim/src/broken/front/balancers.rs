@@ -1,4 +1,4 @@
-//! Load balancers: requests with changed content, and answers that differ from the real state.
+//! Faults in load balancer requests and answers: requests with changed content, and answers that differ from the real state.
 
 mod delete;
 mod ensure;
@@ -16,7 +16,7 @@ use super::{Front, Stream};
 use crate::broken::Fault;
 
 impl Front {
-    /// The backend set as the faulty adapter stores it.
+    /// Returns the backend set as the faulty adapter stores it.
     fn kept(&self, content: Content) -> Content {
         let mut content = match content {
             Content::Delta(delta) if self.is(Fault::DeltaIsFull) => {

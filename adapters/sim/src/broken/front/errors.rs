@@ -1,4 +1,4 @@
-//! Errors that lack parts which clients need.
+//! Errors without fields that clients need.
 
 use cloud_api_proto::{AdapterError, Reason};
 use secrecy::ExposeSecret as _;
@@ -9,7 +9,7 @@ use super::Front;
 use crate::broken::Fault;
 
 impl Front {
-    /// The error with the fault applied.
+    /// Returns the error with the fault applied.
     pub(super) fn reported(&self, status: Status) -> Status {
         let mut error = AdapterError::from(&status);
         match self.fault {
@@ -39,7 +39,7 @@ fn unexplained(status: &Status, retry_after: Option<std::time::Duration>) -> Sta
     Status::with_error_details(status.code(), status.message(), details)
 }
 
-/// Whether the vendor rejected the credentials.
+/// Returns whether the vendor rejected the credentials.
 pub(super) const fn is_refusal(reason: Reason) -> bool {
     matches!(reason, Reason::VendorAuth | Reason::VendorForbidden)
 }

@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 use super::{Front, Stream, errors::is_refusal};
 use crate::broken::Fault;
 
-/// Reports an instance as gone without evidence.
+/// Returns a result that reports an instance as gone without evidence.
 fn gone(scope: Option<Scope>) -> InstanceResult {
     let method = Method::DirectGetNotFound.into();
     let evidence = Evidence { method, scope, witnesses: 1, ..Evidence::default() };
@@ -26,7 +26,7 @@ fn gone(scope: Option<Scope>) -> InstanceResult {
 }
 
 impl Front {
-    /// Whether the fault takes this result as proof that the instance does not exist.
+    /// Returns whether the faulty adapter takes this result as proof that the instance does not exist.
     fn takes_for_gone(&self, asked: &InstanceRef, result: &InstanceResult) -> bool {
         let named = matches!(asked.r#ref, Some(Ref::NodeName(_)));
         match (self.fault, result.existence()) {
@@ -41,7 +41,7 @@ impl Front {
         }
     }
 
-    /// Whether the instance existed before an empty listing.
+    /// Returns whether the instance existed before an empty listing.
     fn has_vanished(&self, asked: &InstanceRef, result: &InstanceResult) -> bool {
         let Some(Ref::ProviderId(id)) = &asked.r#ref else { return false };
         let mut notes = self.memory.notes();
@@ -51,7 +51,7 @@ impl Front {
         notes.vanished.contains(id)
     }
 
-    /// Whether the fault takes an error of the whole batch as proof that none of its instances exists.
+    /// Returns whether the faulty adapter takes an error of the whole batch as proof that none of its instances exists.
     fn takes_failure_for_gone(&self, status: &Status) -> bool {
         match self.fault {
             Fault::AuthAsGone => is_refusal(AdapterError::from(status).reason),
@@ -164,7 +164,7 @@ impl InstanceService for Front {
     }
 }
 
-/// Changes the events after the listing.
+/// Skips the listing, so the watch sends only later events.
 fn from_now(stream: Stream<WatchInstancesResponse>) -> Stream<WatchInstancesResponse> {
     let listing = |message: &Result<WatchInstancesResponse, Status>| {
         let event = message.as_ref().ok().and_then(|message| message.event.as_ref());

@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status};
 use super::{Front, Stream};
 use crate::broken::Fault;
 
-/// Maximum routes in one vendor call.
+/// The maximum number of routes in one vendor call.
 const ROUTES_MAX: usize = 100;
 
 impl Front {
@@ -34,7 +34,7 @@ impl Front {
         }
     }
 
-    /// Keeps as many routes as fit into one vendor call, and returns the number of dropped routes.
+    /// Drops the routes that do not fit into one vendor call, and returns the number of dropped routes.
     fn lose_late(&self, request: &mut ApplyRoutesRequest) -> usize {
         let late = request.upserts.len().saturating_sub(ROUTES_MAX);
         if !self.is(Fault::LosesLateRoutes) {

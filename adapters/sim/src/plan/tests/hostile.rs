@@ -1,4 +1,5 @@
-//! A hostile user of one namespace changes no load balancer of others, see [`hostile`]. A simulated cloud executes the writes.
+//! Tests that a hostile user of one namespace changes no load balancer of other namespaces, see [`hostile`]. A simulated cloud executes the
+//! writes.
 
 use std::sync::Arc;
 
@@ -19,13 +20,13 @@ use crate::{
     simcloud::{model::Scheme, requests::CreateLoadBalancer},
 };
 
-/// Number of worlds, and of rounds in each world.
+/// The number of simulated projects (worlds), and the number of changes or attacks (rounds) in each.
 const WORLDS: u32 = 20;
 const ROUNDS: usize = 600;
 /// Minimum number of requests that the attacker makes in all worlds.
 const STEPS: usize = 20_000;
-/// UID of a Service for which the former cloud controller manager created a load balancer; the name of that load balancer, and the name of
-/// a load balancer for another Service.
+/// The UID of a Service for which the former cloud controller manager created a load balancer. `OLD_NAMES` contains the name of this load
+/// balancer, and the name of a load balancer of another Service.
 const OLD: &str = "7c1ff02e-0c8b-4c6e-9c39-b1b1a0d0c001";
 const OLD_NAMES: [&str; 2] = ["a7c1ff02e0c8b4c6e9c39b1b1a0d0c00", "a8c1ff02e0c8b4c6e9c39b1b1a0d0c00"];
 
@@ -39,7 +40,7 @@ fn service(
     Service::new(cluster, uid.to_owned(), wish)
 }
 
-/// A project with load balancers of several owners.
+/// A simulated project with load balancers of several owners.
 struct World {
     bench: Bench,
     driver: SimDriver,
@@ -102,7 +103,7 @@ impl World {
         page.load_balancers.into_iter().map(|one| Arc::new(translate::load_balancer(one))).collect()
     }
 
-    /// One round of a victim: its nodes change, or it adopts the load balancer that was created for it.
+    /// Makes one change of a victim: the nodes of its Service change, or the Service adopts the load balancer that was created for it.
     fn work(&mut self) {
         let Some(name) = self.chance.of(&["web", "db", "twin"]) else { return };
         let nodes = 1 + u8::try_from(self.chance.below(4)).expect("few");
@@ -112,7 +113,7 @@ impl World {
         self.settles(name);
     }
 
-    /// All load balancers except those of namespace `evil`.
+    /// Returns all load balancers except those of namespace `evil`.
     fn of_others(&mut self) -> Value {
         let mut body = self.bench.send(&Call::new(Operation::ListLoadBalancers));
         let all = body["load_balancers"].as_array_mut().map(std::mem::take).unwrap_or_default();
@@ -215,7 +216,7 @@ fn hostile_namespace_changes_no_objects_of_others() {
                 world.attack();
             }
         }
-        // The load balancer of the former cloud controller manager still belongs to its Service only.
+        // The load balancer of the former cloud controller manager still belongs only to the Service for which it was created.
         let old = service("c-1", ["shop", "old", OLD], web([tcp(80)]));
         world.players.victims.insert("old", Service { adoption: Adoption::IfUnowned, ..old });
         world.settles("old");

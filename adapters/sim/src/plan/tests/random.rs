@@ -1,4 +1,4 @@
-//! Random sequences of desired states, each interrupted at a random write.
+//! Tests with random sequences of desired states. Each sequence is interrupted at a random write.
 
 use proptest::prelude::*;
 
@@ -52,7 +52,7 @@ prop_compose! {
 }
 
 proptest! {
-    /// From any state, including incomplete ones, the predicted writes lead to any other state.
+    /// The predicted writes lead from any state, including incomplete states, to any other state.
     #[test]
     fn every_change_converges(first in desired(), cut in 0_usize..12, second in desired(), third in desired()) {
         let mut bench = Bench::new();

@@ -68,7 +68,7 @@ impl Cloud {
         }
     }
 
-    /// Writes to load balancers are accepted at once and completed later, hence 202.
+    /// Executes a write to a load balancer. The write is accepted at once and completed later, so the status is 202.
     fn accept<T: Serialize>(
         &mut self,
         now: Moment,
@@ -128,7 +128,8 @@ impl Cloud {
         done(&self.routes.batch(&call.parsed()?, &rules)?)
     }
 
-    /// A limit above the maximum page size is not an error: the page is shorter than requested.
+    /// Reads the limit and the start of a page. A limit above the maximum page size is not an error: the page is then shorter than
+    /// requested.
     fn page_request<'a>(&self, call: &'a Call) -> Result<PageRequest<'a>, ApiError> {
         let most = self.settings.page_size_max.0;
         let limit = match call.parameter("limit") {
@@ -167,7 +168,7 @@ const fn parameters(operation: Operation) -> &'static [&'static str] {
     }
 }
 
-/// Parses `key:value`, or `key` alone for any value.
+/// Parses `key:value`, or `key` alone, which matches any value.
 fn split(tag: &str) -> (&str, Option<&str>) {
     tag.split_once(':').map_or((tag, None), |(key, value)| (key, Some(value)))
 }

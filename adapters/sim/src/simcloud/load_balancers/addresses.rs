@@ -1,4 +1,4 @@
-//! Virtual addresses: records which load balancer has which address, and allocates free addresses.
+//! Virtual IPs. Records which load balancer has which address, and allocates free addresses.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,11 +9,11 @@ use super::super::error::ApiError;
 use super::super::model::{IpFamily, Scheme};
 use super::super::requests::CreateLoadBalancer;
 
-/// Addresses in use, each with the serial of its load balancer.
+/// The addresses in use, and the serial number of each address's load balancer.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
     used: BTreeMap<IpAddr, u64>,
-    /// Number of addresses allocated so far from each range.
+    /// The number of addresses that were allocated so far from each range.
     last: BTreeMap<(bool, IpFamily), u32>,
 }
 
@@ -28,7 +28,7 @@ impl Addresses {
         }
     }
 
-    /// Allocates the addresses that a load balancer requested, and free ones for its other families.
+    /// Allocates the addresses that a load balancer requested, and free addresses for its other IP families.
     pub(super) fn assign(&mut self, serial: u64, request: &CreateLoadBalancer) {
         for &family in &request.families {
             let wanted = request.vips.iter().copied().find(|address| IpFamily::of(*address) == family);
@@ -37,7 +37,7 @@ impl Addresses {
         }
     }
 
-    /// The next free address. Released addresses are reused as late as possible: only at the end of the range.
+    /// Returns the next free address. A released address is reused only after the end of the range is reached.
     fn choose(&mut self, scheme: Scheme, family: IpFamily) -> IpAddr {
         let internal = scheme == Scheme::Internal;
         loop {
@@ -50,7 +50,7 @@ impl Addresses {
         }
     }
 
-    /// The families in order, IPv4 first.
+    /// Returns the addresses of a load balancer, IPv4 first.
     pub(super) fn of(&self, serial: u64) -> Vec<IpAddr> {
         self.used.iter().filter(|(_, owner)| **owner == serial).map(|(address, _)| *address).collect()
     }
@@ -60,10 +60,11 @@ impl Addresses {
     }
 }
 
-/// Addresses in each range; more than the load balancers that a test creates.
+/// The number of addresses in each range. It is larger than the number of load balancers that a test creates.
 const RANGE: u32 = (1 << 17) - 2;
 
-/// 198.18.0.0/15 (RFC 2544) and 2001:db8:1::/64 (RFC 3849) represent the internet, 10.128.0.0/15 and fd00:1::/64 the project's network.
+/// Returns address number `n` of a range. 198.18.0.0/15 (RFC 2544) and 2001:db8:1::/64 (RFC 3849) represent the internet. 10.128.0.0/15 and
+/// fd00:1::/64 represent the project's network.
 fn nth(internal: bool, family: IpFamily, n: u32) -> IpAddr {
     match (internal, family) {
         (false, IpFamily::Ipv4) => v4([198, 18, 0, 0], n),
@@ -81,7 +82,7 @@ fn v6(base: [u16; 8], n: u32) -> IpAddr {
     Ipv6Addr::from(u128::from(Ipv6Addr::from(base)).saturating_add(n.into())).into()
 }
 
-/// Validates everything that does not depend on other load balancers.
+/// Validates all fields whose validity does not depend on other load balancers.
 pub(super) fn check(request: &CreateLoadBalancer) -> Result<(), ApiError> {
     let mut families = request.families.clone();
     families.sort_unstable();

@@ -150,7 +150,7 @@ impl LoadBalancers {
         })
     }
 
-    /// Simulates a failure in the cloud: one listener fails, and the others keep serving.
+    /// Simulates a failure in the cloud: one listener fails, and the other listeners keep serving.
     pub(in super::super) fn force_listener_status(
         &mut self,
         balancer: &str,
@@ -165,7 +165,7 @@ impl LoadBalancers {
         self.current(serial)
     }
 
-    /// The load balancer that a child belongs to.
+    /// Returns the load balancer to which a listener, pool or member belongs.
     fn owner(&self, kind: &str, id: &str, has: impl Fn(&LoadBalancer) -> bool) -> Result<u64, ApiError> {
         let found = self.table.truths().find(|(_, balancer)| has(balancer));
         found.map(|(serial, _)| serial).ok_or_else(|| ApiError::not_found(kind, id))
@@ -180,7 +180,7 @@ pub(super) fn settle(balancer: &mut LoadBalancer) {
     for_each_status(balancer, |status| *status = ProvisioningStatus::Active);
 }
 
-/// Applies a pending change that failed: the pending parts and the whole tree get the status ERROR.
+/// Applies a pending change that failed. The pending objects and the whole load balancer get the status ERROR.
 pub(super) fn fail(balancer: &mut LoadBalancer) {
     balancer.status = ProvisioningStatus::Error;
     for_each_status(balancer, |status| {

@@ -1,4 +1,4 @@
-//! Absence must be proven: wrong credentials, empty clouds and mass disappearance must cause no deletion.
+//! Tests that absence must be proven: wrong credentials, empty clouds and mass disappearance cause no deletion.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use crate::{
     support::until,
 };
 
-/// Number of nodes of a large cluster, which is the number of references in one request.
+/// The number of nodes of a large cluster, and the number of references in one request.
 const NODES: u32 = 5000;
 const REFS: u32 = 500;
 /// Number of instances of other owners in the project.
 const STRANGERS: u32 = 3;
 
-/// Time after which the consistency horizon of the bench has passed.
+/// A duration that is longer than the consistency horizon of the bench.
 const BEYOND_THE_HORIZON: Duration = Duration::from_secs(3);
 
-/// The cluster's nodes. The other instances have lower numbers.
+/// Returns the provider ID of a node of the cluster. The other instances of the project have lower numbers.
 fn node(n: u32) -> Ref {
     Ref::ProviderId(format!("sim://sim-1/i-{:04}", n + STRANGERS))
 }
@@ -31,7 +31,7 @@ async fn ask(bench: &Bench, refs: impl IntoIterator<Item = Ref>) -> Vec<Instance
     bench.adapter.batch_get(live(), refs).await.expect("possible").results
 }
 
-/// Number of nodes with this existence.
+/// Returns the number of nodes with this existence.
 async fn count(bench: &Bench, wanted: Existence) -> usize {
     let asking = (0..NODES / REFS).map(|n| ask(bench, (n * REFS + 1..=(n + 1) * REFS).map(node)));
     let results = join_all(asking).await.into_iter().flatten();
@@ -48,7 +48,7 @@ async fn ever_gone(bench: &Bench) -> usize {
     gone
 }
 
-/// Simulates credentials for another project: nothing is listed, and none of the nodes is found.
+/// Simulates credentials for another project. The cloud lists no instance and finds none of the nodes.
 async fn another_project(bench: &Bench) {
     let missing: Vec<String> = (1..=NODES + STRANGERS + 100).map(|n| format!("i-{n:04}")).collect();
     for (operation, body) in [
@@ -74,7 +74,7 @@ async fn becomes(bench: &Bench, one: Ref, wanted: Existence) -> InstanceResult {
     last
 }
 
-/// Property P22 of docs/limits.md at the start: the project has instances, none of which belongs to the cluster.
+/// Property P22 of docs/limits.md when the adapter starts. The project has instances, but none of them belongs to the cluster.
 #[tokio::test]
 async fn foreign_credentials_at_start_delete_nothing() {
     let bench = bench().await;
@@ -83,8 +83,7 @@ async fn foreign_credentials_at_start_delete_nothing() {
     assert_eq!(count(&bench, Existence::NotVisible).await, NODES as usize);
 }
 
-/// Property P22 of docs/limits.md while the adapter runs, for each result of the self-check: another project, the same project, or no
-/// result.
+/// Property P22 of docs/limits.md while the adapter runs. The self-check finds another project, finds the same project, or has no result.
 #[tokio::test]
 async fn credentials_of_another_project_later_delete_nothing() {
     let project = |name: &str| json!({ "account": "sim", "project": name, "region": "sim-1" });

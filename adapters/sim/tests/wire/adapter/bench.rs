@@ -38,7 +38,7 @@ const TICK: Duration = Duration::from_millis(5);
 /// The consistency horizon in the adapter's flags.
 pub(crate) const HORIZON: Duration = Duration::from_secs(2);
 
-/// Flags for free ports and this configuration file.
+/// Returns flags for free ports and this configuration file.
 pub(crate) fn options(config: &str) -> (NamedTempFile, Options) {
     let mut file = NamedTempFile::new().expect("a file");
     writeln!(file, "{config}").expect("a written file");
@@ -72,7 +72,7 @@ pub(crate) struct Bench {
     pub(crate) adapter: TestAdapter,
 }
 
-/// A fast cloud, and an adapter that has passed its self-check.
+/// Starts a fast cloud, and an adapter. Returns when the adapter has passed its self-check.
 pub(crate) async fn bench() -> Bench {
     bench_with(json!({})).await
 }
@@ -86,7 +86,7 @@ pub(crate) async fn bench_with(settings: Value) -> Bench {
 }
 
 impl Bench {
-    /// Replaces the process by a new one, which knows only the state of the cloud.
+    /// Replaces the adapter process by a new process, which knows only the state of the cloud.
     pub(crate) async fn restarted(self) -> Self {
         let Self { cloud, adapter } = self;
         adapter.kill().await;
@@ -181,7 +181,7 @@ impl TestAdapter {
         id
     }
 
-    /// A request for the Service `shop/<uid>`.
+    /// Returns a request for the Service `shop/<uid>`.
     pub(crate) async fn request(
         &self,
         uid: &str,
@@ -245,7 +245,7 @@ impl TestAdapter {
     }
 }
 
-/// The reason of a refusal.
+/// Returns the reason of a refusal.
 #[track_caller]
 pub(crate) fn refused<T: std::fmt::Debug>(result: Result<T, AdapterError>) -> (Reason, AdapterError) {
     let error = result.expect_err("the call must be refused");

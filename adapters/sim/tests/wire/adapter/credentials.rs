@@ -1,4 +1,5 @@
-//! The cloud's token: the adapter sends it to the cloud only, makes no calls with a rejected token, and accepts a new token.
+//! Tests of the cloud's token. The adapter sends the token only to the cloud, makes no calls with a rejected token, and accepts a new
+//! token.
 
 use std::{fs, time::Duration};
 
@@ -25,14 +26,14 @@ use crate::{
 
 const CANARY: &str = "canary-7f3a-secret";
 
-/// A cloud that requires the canary token, and repeats it in all its errors.
+/// Starts a cloud that requires the canary token and repeats this token in all its errors.
 async fn indiscreet_cloud(serving: &mut JoinSet<std::io::Result<()>>) -> (String, SharedCloud) {
     let project = Project { account: "sim".into(), project: "demo".into(), region: "sim-1".into() };
     let cloud = SharedCloud::new(Cloud::new(project).with_token(CANARY));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("bound"));
     serving.spawn(serve(listener, cloud.clone(), CancellationToken::new()));
-    // With a prefix of this length, an excerpt would end inside of the token.
+    // After a prefix of this length, an excerpt of the error would end inside the token.
     let body = json!({ "code": "odd", "message": format!("{}{CANARY} is what you sent", "x".repeat(100)) });
     let respond = json!({ "respond": { "status": 500, "body": body } });
     let rule = json!({ "match": { "operation": "ListInstances" }, "when": { "next": 3 }, "action": respond });

@@ -1,4 +1,4 @@
-//! Lost responses, refusals by the vendor, and load balancers in ERROR.
+//! Tests of lost responses, refusals by the vendor, and load balancers in state ERROR.
 
 use adapter_sim::simcloud::Operation;
 use cloud_api_proto::{
@@ -74,7 +74,7 @@ async fn failure_is_reported_while_waiting_for_reads() {
     assert!(refusal.starts_with("create load balancer "), "{refusal}");
     assert!(refusal.contains(" failed (503, OUTCOME_UNKNOWN): CreateLoadBalancer: "), "{refusal}");
     assert_eq!(waits, format!("{refusal}; the adapter first checks whether the write was made"));
-    // The controller compares the text before the last semicolon.
+    // The controller compares only the text before the last semicolon.
     let (error, next) = lasts.rsplit_once("; ").expect("the next try");
     assert_eq!(error, refusal);
     assert!(next.starts_with("next try in about "), "{next}");

@@ -1,4 +1,4 @@
-//! Few vendor calls for many requests, counted by the cloud. The properties P8 to P11 are in docs/limits.md.
+//! Tests that many requests cause few vendor calls, as counted by the cloud. The properties P8 to P11 are in docs/limits.md.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::{
     support::{context, live},
 };
 
-/// Number of nodes of a large cluster, which is the number of references in one request.
+/// The number of nodes of a large cluster, and the number of references in one request.
 const NODES: u32 = 5000;
 const REFS: u32 = 500;
 
@@ -27,7 +27,7 @@ fn id(n: u32) -> Ref {
     Ref::ProviderId(format!("sim://sim-1/i-{n:04}"))
 }
 
-/// A context that accepts answers up to this age.
+/// Returns a context that accepts answers up to this age.
 fn within(seconds: i64) -> RequestContext {
     let max_staleness = Some(prost_types::Duration { seconds, nanos: 0 });
     RequestContext { max_staleness, ..context() }
@@ -159,7 +159,8 @@ async fn many_pages() -> Bench {
     many_pages_after(0).await
 }
 
-/// A cloud with three load balancers, and an adapter with a page size of one: a listing costs three calls. Reads lag by this duration.
+/// Starts a cloud with three load balancers, and an adapter. The page size is one, so a listing costs three calls. Reads lag by this
+/// duration.
 async fn many_pages_after(consistency_ms: u64) -> Bench {
     let provisioning = json!({ "create_ms": 50, "update_ms": 50, "delete_ms": 0 });
     let settings = json!({ "provisioning": provisioning, "consistency_ms": consistency_ms });
@@ -172,7 +173,7 @@ async fn many_pages_after(consistency_ms: u64) -> Bench {
         let request = adapter.request(uid, spec([tcp(80)]), &[backend(1)]).await;
         adapter.ensured(&request).await;
     }
-    // If its listing is younger than the horizon, the adapter lists again, because the process before it may have written.
+    // While its listing is younger than the horizon, the adapter lists again, because a previous process may have written shortly before.
     let late = async || {
         let mut request = adapter.request("a", spec([tcp(80)]), &[backend(1)]).await;
         request.context = Some(within(0));
@@ -184,7 +185,7 @@ async fn many_pages_after(consistency_ms: u64) -> Bench {
     Bench { cloud, adapter }
 }
 
-/// A read of one key lags as much as a listing does.
+/// A read of a single key lags as much as a listing does.
 #[tokio::test]
 async fn create_with_lost_answer_waits_for_reads() {
     let bench = many_pages_after(700).await;
@@ -259,7 +260,7 @@ async fn many_urgent_load_balancers_are_polled_together() {
     assert!(counts.of(Operation::ListLoadBalancers) > 4, "{counts:?}");
 }
 
-/// No user waits for changes that a resync makes.
+/// No user waits for the changes of a resync, so the adapter does not read single keys.
 #[tokio::test]
 async fn background_work_uses_listings() {
     let bench = many_pages().await;

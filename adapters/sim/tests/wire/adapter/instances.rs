@@ -1,4 +1,4 @@
-//! Instances: the watch, and the existence of single instances.
+//! Tests of instances: the watch, and the existence of single instances.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn next(stream: &mut Stream) -> Option<Event> {
     message.map(|message| message.event.expect("an event"))
 }
 
-/// The next event other than a Bookmark.
+/// Returns the next event other than a Bookmark.
 async fn change(stream: &mut Stream) -> Event {
     loop {
         let event = next(stream).await.expect("the stream continues");
@@ -101,7 +101,7 @@ async fn watch_reports_changes_and_resumes_after_its_token() {
     };
     bench.cloud.admin(Http::PATCH, "instances/i-0001", json!({ "status": "stopped" })).await;
     bench.cloud.admin(Http::DELETE, "instances/i-0002", Value::Null).await;
-    // One exact request updates the listing for all watchers.
+    // One request for live data updates the listing for all watchers.
     bench.adapter.batch_get(live(), [id(1)]).await.expect("possible");
     let mut second = watch(&bench, false, &token).await;
     for stream in [&mut stream, &mut second] {

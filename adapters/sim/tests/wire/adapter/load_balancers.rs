@@ -1,4 +1,4 @@
-//! Load balancers: creation, change and deletion, each with its cost.
+//! Tests of load balancers: creation, change and deletion, and the cost of each.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
     support::{TIMEOUT, until},
 };
 
-/// Sends a request and closes the connection: the work continues without its caller.
+/// Sends a request and closes the connection. The work continues without the caller.
 async fn order(bench: &Bench, request: EnsureLoadBalancerRequest) {
     let mut client = bench.adapter.balancers();
     let asked = tokio::time::timeout(Duration::from_millis(50), client.ensure_load_balancer(request));

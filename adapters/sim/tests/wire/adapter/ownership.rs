@@ -1,4 +1,4 @@
-//! Ownership of load balancers: fences that survive the process, adoption, removed tags, and old hashes.
+//! Tests of the ownership of load balancers: fences that survive the process, adoption, removed tags, and old hashes.
 
 use adapter_sim::simcloud::Operation;
 use cloud_api_proto::{
@@ -25,7 +25,7 @@ fn known(id: &str) -> Option<Known> {
     Some(Known { vendor_ids: Some(VendorIds { ids }), ..Known::default() })
 }
 
-/// Sets all tags of a load balancer, and waits until the change is complete.
+/// Replaces all tags of a load balancer, and waits until the change is complete.
 async fn tag(bench: &Bench, id: &str, tags: Value) {
     let path = format!("load-balancers/{id}");
     bench.cloud.vendor(Method::PATCH, &path, json!({ "tags": tags })).await;
@@ -43,7 +43,7 @@ pub(crate) async fn theirs(bench: &Bench, name: &str, tags: Value) -> String {
     made["id"].as_str().expect("an ID").to_owned()
 }
 
-/// The name that the adapter gives the Service `shop/web`.
+/// Returns the name that the adapter gives the load balancer of the Service `shop/web`.
 pub(crate) async fn its_name(bench: &Bench) -> String {
     let mut request = request(bench).await;
     request.dry_run = true;
@@ -209,7 +209,7 @@ async fn adoption_by_id_refuses_foreign_load_balancers() {
     );
     assert_eq!(bench.cloud.count(Operation::CreateLoadBalancer), 0);
 
-    // The load balancer existed before its owner, and is kept.
+    // The load balancer existed before it was adopted, so it is kept.
     bench.adapter.deleted("web").await;
     assert_eq!(bench.cloud.count(Operation::DeleteLoadBalancer), 0);
     let state = bench.cloud.state().await;
@@ -317,7 +317,7 @@ async fn priority_depends_on_purpose_and_faults_are_counted() {
     }
 }
 
-/// P15: in the end there is one load balancer, whichever process dies.
+/// P15: in the end there is exactly one load balancer, no matter which process is killed.
 #[tokio::test]
 async fn killed_caller_leaves_one_load_balancer() {
     let bench = bench_with(json!({ "provisioning": { "create_ms": 150, "update_ms": 20 } })).await;
@@ -337,7 +337,7 @@ async fn killed_caller_leaves_one_load_balancer() {
 #[tokio::test]
 async fn a_resync_of_two_hundred_services_costs_nothing() {
     const SERVICES: usize = 200;
-    /// Number of load balancers: two full pages, and a last page with one.
+    /// The number of pages of a listing: two full pages of load balancers, and the last page.
     const PAGES: u64 = 3;
     let bench = bench().await;
     let uids: Vec<String> = (0..SERVICES).map(|n| format!("web-{n}")).collect();

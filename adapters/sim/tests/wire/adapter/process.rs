@@ -1,4 +1,4 @@
-//! The program `adapter-sim`: flags, the cloud inside the process, signals, exit codes.
+//! Tests of the program `adapter-sim`: flags, the cloud inside the process, signals and exit codes.
 
 use std::io::Write as _;
 

@@ -1,4 +1,4 @@
-//! Restarts of an adapter: no work is lost, and the cloud is listed once.
+//! Tests of restarts of an adapter: no work is lost, and the cloud is listed once.
 
 use adapter_sim::simcloud::Operation;
 use cloud_api_proto::v1alpha1::LoadBalancerState;

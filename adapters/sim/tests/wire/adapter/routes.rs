@@ -1,4 +1,4 @@
-//! Routes: creation, move and deletion. Foreign routes are never changed.
+//! Tests of routes: creation, move and deletion. The adapter never changes routes of other owners.
 
 use std::time::Duration;
 
@@ -32,13 +32,13 @@ async fn apply(bench: &Bench, request: ApplyRoutesRequest) -> Result<ApplyRoutes
     Ok(bench.adapter.routes().apply_routes(request).await?.into_inner())
 }
 
-/// One outcome per item.
+/// Applies routes, and returns one outcome per item.
 async fn outcomes(bench: &Bench, request: ApplyRoutesRequest) -> Vec<Outcome> {
     let answer = apply(bench, request).await.expect("possible");
     answer.results.iter().map(|result| result.outcome()).collect()
 }
 
-/// The routes that the watch lists.
+/// Returns the routes that the watch lists.
 async fn mirror(bench: &Bench) -> Vec<Route> {
     let request = WatchRoutesRequest {
         context: Some(context()),

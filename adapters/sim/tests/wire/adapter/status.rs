@@ -1,4 +1,5 @@
-//! The adapter's reports about itself: information, health, reflection, probes, metrics; also if it starts without a cloud.
+//! Tests of the adapter's reports about itself: information, health, reflection, probes and metrics. The cloud may be unreachable at the
+//! start.
 
 use cloud_api_proto::{
     Reason,

@@ -1,4 +1,4 @@
-//! Traces: the parent of each span, and the variables that enable them.
+//! Tests of traces: the parent of each span, and the variables that enable traces.
 
 use serde_json::json;
 use telemetry::traces::testing::{Collector, Recorder};
@@ -42,7 +42,7 @@ async fn task_and_vendor_call_spans_belong_to_the_first_call() {
     assert_eq!(create.parent_span_id, task.span_context.span_id());
 }
 
-/// Runs an adapter with this environment: start, self-check, graceful shutdown. Returns its log.
+/// Runs an adapter with these environment variables, from its start and self-check to a graceful shutdown. Returns its log.
 async fn life(variables: &[(&str, &str)]) -> String {
     let cloud = TestCloud::start(json!({})).await;
     let variables: Vec<String> = variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -55,7 +55,7 @@ async fn life(variables: &[(&str, &str)]) -> String {
 #[tokio::test]
 async fn endpoint_enables_traces_and_last_spans_are_sent() {
     let collector = Collector::start().await.expect("a free port");
-    // The process sends its spans when it ends.
+    // The process sends its spans only when it ends.
     let seldom = ("OTEL_BSP_SCHEDULE_DELAY", "600000");
     let log = life(&[("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint()), seldom]).await;
     assert!(log.contains("Traces are sent") && !log.contains("cannot be sent"), "{log}");

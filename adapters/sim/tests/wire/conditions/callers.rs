@@ -1,4 +1,4 @@
-//! Callers without permission, and callers without an identity.
+//! Tests of callers without permission, and of callers without an identity.
 
 use cloud_adapter::testing::{AUDIENCE, ISSUER, TokenKey, claims, jwks};
 use cloud_api_proto::v1alpha1::{
@@ -75,7 +75,7 @@ impl Guarded {
         AdapterServiceClient::new(self.adapter.channel.clone())
     }
 
-    /// The refusal of a deletion by the caller with this token.
+    /// Returns the error with which the adapter refuses a deletion by the caller with this token.
     async fn delete(&self, token: &str, change: impl FnOnce(&mut DeleteLoadBalancerRequest)) -> Status {
         let mut request = deletion("web");
         change(&mut request);

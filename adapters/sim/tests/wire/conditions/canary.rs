@@ -1,5 +1,5 @@
-//! Secrets are not disclosed: the cloud's token and callers' tokens are in no answer, log line (at level trace, of all targets) or metric,
-//! even if the vendor repeats a token that it received.
+//! Tests that secrets are not disclosed. No answer, log line or metric contains the cloud's token or a caller's token, even if the vendor
+//! repeats a token that it received. Logs are tested at level trace, for all targets.
 
 use std::{
     sync::{
@@ -40,12 +40,12 @@ use crate::{
 /// The cloud's token.
 const CANARY: &str = "canary-7c0ffee-b1rd-of-the-mine";
 
-/// A vendor whose responses repeat the received token in body and header, once it is set to refuse.
+/// A vendor that can be set to refuse all requests. The body and a header of the refusals repeat the received token.
 #[derive(Clone, Default)]
 struct Echo {
-    /// The status of all responses except that to the self-check.
+    /// The status of all responses except the response to the self-check.
     status: Arc<AtomicU16>,
-    /// Number of requests with the token.
+    /// The number of requests that contained the token.
     heard: Arc<AtomicU64>,
 }
 
@@ -71,9 +71,9 @@ async fn answer(State(echo): State<Echo>, uri: Uri, headers: HeaderMap) -> Respo
     let refusal = json!({ "code": format!("bad {got}"), "message": words, "request_id": words });
     match status.as_u16() {
         200 => json!({ "instances": [], "next": null, "load_balancers": [] }).to_string().into_response(),
-        // An HTML page, as from a proxy.
+        // This response is an HTML page, as from a proxy.
         502 => (status, format!("<html>{words}</html>")).into_response(),
-        // A success whose body is not a listing.
+        // This response is a success, but its body is not a listing.
         203 => (StatusCode::OK, json!({ "instances": words }).to_string()).into_response(),
         _ => (status, [("x-request-id", words)], refusal.to_string()).into_response(),
     }
@@ -129,7 +129,7 @@ async fn ask(guarded: &Guarded, heard: &mut Heard) {
     }
 }
 
-/// Tokens that are refused, each for a different reason.
+/// Returns tokens that are refused, each for a different reason.
 fn bad_tokens(guarded: &Guarded) -> Vec<String> {
     let account = "kube-system:service-controller";
     let wrong = |claim: &str, value: serde_json::Value| {
@@ -180,7 +180,7 @@ async fn no_secret_is_disclosed() {
     for proof in [r#""level":"TRACE""#, r#""target":"h2::"#, "Vendor request"] {
         assert!(log.contains(proof), "the log is not at its most verbose level: {proof} is missing");
     }
-    // The adapter passes vendor messages on without the secret: refusals, a proxy's page, and a success that it cannot read.
+    // The adapter passes on vendor messages without the secret: refusals, a proxy's page, and a success whose body it cannot read.
     for words in ["no good: Bearer [secret]", "502 Bad Gateway: <html>no good", "cannot parse the answer"] {
         assert!(heard.0.contains(words), "{words} is not in\n{}", heard.0);
     }
@@ -188,7 +188,8 @@ async fn no_secret_is_disclosed() {
     kept(secrets, &[("an answer", &heard.0), ("the log", &log)]);
 }
 
-/// Asserts that no part of a secret is in one of the texts. For a token, the signature is tested, because each part of it would be a leak.
+/// Asserts that no part of a secret is in any of the texts. For a token, only the signature is checked, because any part of the signature
+/// would be a leak.
 #[track_caller]
 fn kept<'a>(secrets: impl IntoIterator<Item = &'a str>, texts: &[(&str, &str)]) {
     for part in secrets.into_iter().flat_map(|secret| secret.split('.')).filter(|part| part.len() > 12) {
@@ -199,10 +200,10 @@ fn kept<'a>(secrets: impl IntoIterator<Item = &'a str>, texts: &[(&str, &str)]) 
     }
 }
 
-/// The tokens that the API server receives: the adapter's own, and the token to review.
+/// The tokens that the API server receives: the adapter's own token, and the tokens to review.
 type Asked = Arc<Mutex<String>>;
 
-/// An API server that accepts all tokens, and has no Lease.
+/// Starts an API server that accepts all tokens and has no Lease.
 async fn api_server(asked: &Asked, serving: &mut JoinSet<()>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("bound"));
@@ -225,7 +226,7 @@ async fn review(State(asked): State<Asked>, uri: Uri, headers: HeaderMap, body: 
     review.to_string().into_response()
 }
 
-/// Tests two more tokens of a replica: its own for the API server, and the one for its watches of the leader.
+/// Tests two more tokens of a replica: the token for the API server, and the token for watching the leader.
 #[tokio::test]
 async fn tokens_for_the_api_server_are_not_disclosed() {
     const OWN: &str = "canary-of-the-pod-itself-0123456789";

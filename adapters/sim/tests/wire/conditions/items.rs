@@ -1,4 +1,4 @@
-//! A failed item of a batch has the same error as a whole call would have, and the other items succeed.
+//! Tests that a failed item of a batch has the same error as a failed call would have, and that the other items succeed.
 
 use cloud_api_proto::{
     Reason,
@@ -69,7 +69,7 @@ async fn a_bad_reference_fails_alone() {
     assert!(error.message.contains("refs[1]"), "{error:?}");
 }
 
-/// One call writes many routes, and its log line names none of them: each failed route has its own line.
+/// One call writes many routes, and the log line of the call names none of them. Therefore each failed route has its own log line.
 #[tokio::test]
 async fn log_names_the_writer_of_each_route_change() {
     let world = World::start().await;

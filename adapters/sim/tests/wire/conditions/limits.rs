@@ -1,4 +1,4 @@
-//! More calls than the adapter's limits or the vendor's limits permit.
+//! Tests with more calls than the limits of the adapter or the vendor permit.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
     conditions::world::World,
 };
 
-/// Two values of the vendor's Retry-After: longer and shorter than a caller waits.
+/// Two values of the vendor's Retry-After: one is longer and one is shorter than the time that a caller waits.
 pub(crate) const PAUSE: Duration = Duration::from_secs(30);
 pub(crate) const SHORT_PAUSE: Duration = Duration::from_secs(1);
 
@@ -40,7 +40,7 @@ pub(crate) async fn full_queue() -> Status {
     status
 }
 
-/// A new process starts with empty buckets, so that an adapter that crashes repeatedly stays within the rate.
+/// A new process starts with empty buckets, so an adapter that crashes repeatedly does not exceed the rate.
 #[tokio::test]
 async fn new_process_starts_with_empty_buckets() {
     let began = tokio::time::Instant::now();
@@ -78,7 +78,7 @@ pub(crate) async fn throttled_write() -> Status {
     status
 }
 
-/// Callers that obey the retry delay are served in the end, without an additional call.
+/// Callers that wait for the retry delay succeed in the end, without an additional call.
 #[tokio::test]
 async fn obeying_the_retry_delay_succeeds() {
     let world = World::configured("limits: {reserve: 0, buckets: {compute: {rate: 0.5, burst: 1}}}").await;
@@ -90,7 +90,7 @@ async fn obeying_the_retry_delay_succeeds() {
     world.look_up(Duration::from_secs(1)).await.expect("served after the delay");
 }
 
-/// If all callers of a request have left, the request is not sent when the bucket permits it.
+/// If all callers have left before the bucket permits their request, the request is not sent.
 #[tokio::test]
 async fn abandoned_request_makes_no_vendor_call() {
     let world = World::configured("limits: {reserve: 0, buckets: {compute: {rate: 0.5, burst: 1}}}").await;
@@ -105,7 +105,7 @@ async fn abandoned_request_makes_no_vendor_call() {
     assert_eq!(world.cloud.counts().total, 3, "calls only for the callers that still wait");
 }
 
-/// The condition and the retry delay of a load balancer that waits for something other than the cloud.
+/// Returns the condition and the retry delay of a load balancer that waits for something other than the cloud.
 async fn held_up(world: &World) -> (String, Duration) {
     let answer = world.ensure(&world.web("web").await).await.expect("work in progress");
     assert_eq!(answer.state(), LoadBalancerState::Pending);
@@ -114,7 +114,7 @@ async fn held_up(world: &World) -> (String, Duration) {
     (condition.message.clone(), Duration::try_from(again).expect("a delay"))
 }
 
-/// The work continues without its caller; the answer has the cause of the delay, and a retry delay that outlasts it.
+/// The work continues without the caller. The answer names the cause of the delay, and its retry delay is longer than that delay.
 #[tokio::test]
 async fn pending_condition_reports_the_vendors_pause() {
     let world = World::start().await;

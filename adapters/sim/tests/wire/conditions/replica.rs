@@ -1,4 +1,4 @@
-//! Adapters that do not serve: during the start, during the shutdown, or because another replica leads.
+//! Tests of adapters that do not serve: during the start, during the shutdown, or because another replica leads.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
 
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A local port on which no process listens.
+/// Returns the URL of a local port on which no process listens.
 fn unused_port() -> String {
     format!("http://{}", test_support::ports::loopback().expect("a free port"))
 }
@@ -27,7 +27,7 @@ pub(crate) async fn starting() -> Status {
     look_up(&adapter, CALL_TIMEOUT).await.expect_err("no cloud is reachable yet")
 }
 
-/// A replica that never learns which replica leads, because its API server cannot be reached.
+/// Returns the error of a replica that never learns which replica leads, because its API server cannot be reached.
 pub(crate) async fn standby() -> Status {
     let cloud = cloud().await;
     let mut kubeconfig = tempfile::NamedTempFile::new().expect("a file");
@@ -47,7 +47,7 @@ pub(crate) async fn standby() -> Status {
     status
 }
 
-/// Asserts that a watch ends with an error that has the reason.
+/// Returns the error with which a watch ends when the adapter shuts down.
 pub(crate) async fn draining() -> Status {
     let world = World::start().await;
     let mut client = InstanceServiceClient::new(world.adapter.channel.clone());

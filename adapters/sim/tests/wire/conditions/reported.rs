@@ -1,4 +1,4 @@
-//! An error as it is sent over gRPC, parsed without the contract's own parser.
+//! An error as sent over gRPC, parsed without the contract's own parser.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -6,13 +6,13 @@ use cloud_api_proto::Reason;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-/// When the caller may retry.
+/// The time at which the caller may retry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Retry {
-    /// Not before the request or the state changes.
+    /// The caller may not retry until the request or the state changes.
     Never,
     AtOnce,
-    /// After at least this delay.
+    /// The caller may retry after this delay or later.
     After(Duration),
 }
 
@@ -77,12 +77,12 @@ impl Reported {
         assert!(self.metadata.get("vendor_request_id").is_some_and(|id| !id.is_empty()), "{self:#?}");
     }
 
-    /// The retry delay.
+    /// Returns the retry delay.
     pub(crate) fn delay(&self) -> Duration {
         self.retry.expect("a delay")
     }
 
-    /// For a message that is too large, gRPC itself answers `RESOURCE_EXHAUSTED`, without a reason.
+    /// Asserts that gRPC itself refused the message. For a message that is too large, gRPC answers `RESOURCE_EXHAUSTED` without a reason.
     #[track_caller]
     pub(crate) fn is_grpcs_own(&self, code: Code) {
         assert_eq!(

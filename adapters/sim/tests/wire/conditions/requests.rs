@@ -1,4 +1,4 @@
-//! Requests that are invalid, come at the wrong time or come from the wrong writer.
+//! Tests of requests that are invalid, come at the wrong time or come from the wrong writer.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn spec_of(request: &mut EnsureLoadBalancerRequest) -> &mut LoadBalancerSpec {
     request.spec.as_mut().expect("set")
 }
 
-/// The refusal of a changed request.
+/// Returns the error with which the adapter refuses a changed request.
 async fn refusal(world: &World, change: impl FnOnce(&mut EnsureLoadBalancerRequest)) -> Status {
     let mut request = world.web("web").await;
     change(&mut request);
@@ -95,7 +95,7 @@ pub(crate) async fn owned_by_another() -> Status {
     status
 }
 
-/// A world whose only load balancer never completes its creation, and the request for it.
+/// Starts a cloud and an adapter. Returns them with a request for a load balancer whose creation never completes.
 async fn busy() -> (World, EnsureLoadBalancerRequest) {
     let world = World::start().await;
     world.cloud.settings(json!({ "provisioning": { "create_ms": FOREVER_MS } })).await;
@@ -195,7 +195,7 @@ pub(crate) async fn delta_of_an_unknown_set() -> Status {
     world.balancers().put_backend_set(request).await.expect_err("refused")
 }
 
-/// A message above gRPC's own size limit: the error has no reason and no retry delay, and is a defect of the sender.
+/// For a message above gRPC's own size limit, the error has no reason and no retry delay. Such a message is a defect of the sender.
 #[tokio::test]
 async fn too_large_message_is_refused_by_grpc() {
     const LIMIT: usize = 4 * 1024 * 1024;

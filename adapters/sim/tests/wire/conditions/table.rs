@@ -1,4 +1,4 @@
-//! The contract's table of conditions: how to provoke each one, and which error it must have. Each row is a test.
+//! The contract's table of conditions. Each row is a test, which provokes the condition and checks its error.
 
 use std::{collections::BTreeSet, time::Duration};
 

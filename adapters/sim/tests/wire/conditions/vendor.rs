@@ -1,4 +1,4 @@
-//! Vendors that refuse, fail or cannot be reached, or whose responses are lost.
+//! Tests of vendors that refuse, fail or cannot be reached, or whose responses are lost.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
     support::until,
 };
 
-/// How long the breaker stays open for a failing vendor.
+/// The time for which the circuit breaker stays open for a failing vendor.
 const BREAKER_OPEN: Duration = Duration::from_secs(40);
 /// A duration longer than any call here takes.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -23,7 +23,7 @@ fn respond(status: u16) -> serde_json::Value {
     json!({ "respond": { "status": status } })
 }
 
-/// The refusal of a load balancer if the vendor answers its creation with this status.
+/// Returns the error of a load balancer if the vendor answers the create with this status.
 async fn create_answered(status: u16) -> Status {
     let world = World::start().await;
     world.always("CreateLoadBalancer", respond(status)).await;

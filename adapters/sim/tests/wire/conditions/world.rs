@@ -32,7 +32,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A fast cloud, and an adapter that has passed its self-check.
+    /// Starts a fast cloud, and an adapter. Returns when the adapter has passed its self-check.
     pub(crate) async fn start() -> Self {
         Self::configured(UNLIMITED).await
     }
@@ -66,7 +66,7 @@ impl World {
         self.balancers().put_backend_set(request).await.map(drop)
     }
 
-    /// A load balancer for the Service `shop/<uid>`, whose backend set is already uploaded.
+    /// Returns a request for the load balancer of the Service `shop/<uid>`. Its backend set is already uploaded.
     pub(crate) async fn web(&self, uid: &str) -> EnsureLoadBalancerRequest {
         self.put(SET).await.expect("put");
         EnsureLoadBalancerRequest {

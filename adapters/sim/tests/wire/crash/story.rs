@@ -1,4 +1,4 @@
-//! The desired states of the controllers, chapter by chapter, and the requests that lead to each state.
+//! The desired states of the controllers (the story, which has several chapters), and the requests that lead to each state.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -27,12 +27,12 @@ const AGAIN: Duration = Duration::from_millis(20);
 pub(crate) struct Chapter {
     pub(crate) balancers: Vec<(&'static str, LoadBalancerSpec, Vec<Backend>)>,
     pub(crate) gone: Vec<&'static str>,
-    /// Name of the node, and its instance.
+    /// The number of each node, and the number of its instance.
     pub(crate) routes: Vec<(u32, u32)>,
     pub(crate) removed: Vec<u32>,
 }
 
-/// The story: objects are created, changed, replaced and deleted.
+/// Returns the desired states in order: objects are created, changed, replaced and deleted.
 pub(crate) fn chapters() -> [Chapter; 3] {
     let internal = LoadBalancerSpec { scheme: Scheme::Internal.into(), ..spec([udp(53)]) };
     [
@@ -58,14 +58,14 @@ pub(crate) fn chapters() -> [Chapter; 3] {
     ]
 }
 
-/// The controllers. They continue when an adapter is replaced.
+/// The controllers. They keep their state when an adapter is replaced.
 #[derive(Default)]
 pub(crate) struct Controllers {
     sequence: AtomicU64,
 }
 
 impl Controllers {
-    /// Repeats requests until everything is in the chapter's state. Errors during a restart are ignored.
+    /// Repeats requests until all objects are in the desired state of the chapter. Errors during a restart are ignored.
     pub(crate) async fn converge(&self, chapter: &Chapter, channel: &Channel) {
         let balancers = chapter.balancers.iter().map(async |wanted| {
             persist(async || self.ensure(wanted, channel).await).await;

@@ -1,4 +1,4 @@
-//! One run: a cloud, an adapter that is disturbed once, and the verification of the result.
+//! One run. It has a cloud and an adapter that is disturbed once, and it verifies the result.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -13,23 +13,25 @@ use crate::{
 
 /// The consistency horizon of the adapter.
 pub(crate) const HORIZON_MS: u64 = 300;
-/// Load balancers that the story creates: `web`, `dns`, and `dns` again, because it becomes internal.
+/// The number of load balancers that are created: `web`, `dns`, and `dns` again, because it becomes internal.
 pub(crate) const EVER_MADE: usize = 3;
-/// Delay of a late create, much longer than [`HORIZON_MS`].
+/// The delay of a late create. It is much longer than [`HORIZON_MS`].
 const LATE_MS: u64 = 900;
 /// Pause between two evaluations of a condition.
 const TICK: Duration = Duration::from_millis(2);
-/// Delay longer than a killed adapter lives: the cloud executes its write, and the adapter never receives the response.
+/// A delay that is longer than the remaining life of a killed adapter. The cloud executes the write, but the adapter never receives the
+/// response.
 const FOREVER_MS: u64 = 600_000;
 
 /// The fault after a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blow {
-    /// SIGKILL, before the response arrives.
+    /// The adapter gets SIGKILL before the response arrives.
     Kill,
-    /// The connection closes instead of a response.
+    /// The cloud closes the connection instead of sending a response.
     LoseAnswer,
-    /// SIGKILL, after a create that the cloud executes later than the maximum lag of reads. Only for creates of load balancers.
+    /// The adapter gets SIGKILL, and the cloud executes its create only after the maximum lag of reads. This applies only to creates of
+    /// load balancers.
     KillLate,
 }
 
@@ -38,7 +40,7 @@ pub(crate) enum Blow {
 pub(crate) struct Conditions {
     /// Lag of reads behind writes.
     pub(crate) lag_ms: u64,
-    /// Whether the cloud ignores a repeated create.
+    /// Whether the cloud supports client tokens, and so ignores a repeated create.
     pub(crate) client_tokens: bool,
     /// The create horizon of the adapter.
     pub(crate) create_horizon_ms: u64,
@@ -61,7 +63,7 @@ impl World {
         Self { cloud, adapter, conditions, controllers: Controllers::default() }
     }
 
-    /// Runs the story with a fault at the write of this number. Returns false if the story has no such write.
+    /// Runs the sequence of desired states with a fault at the write of this number. Returns false if there is no such write.
     pub(crate) async fn run(mut self, blow: Blow, write: u64) -> bool {
         let (operation, action) = match blow {
             Blow::Kill => ("*", json!({ "delay_ms": FOREVER_MS })),
@@ -124,7 +126,7 @@ impl World {
         assert_eq!(list(&state, "routes").len(), chapter.routes.len(), "{when}: no duplicates");
     }
 
-    /// Counts the objects created so far. The cloud numbers its objects, so the number of a new object shows this.
+    /// Returns the number of load balancers created so far. The cloud numbers its objects, so the number of a new object shows this.
     async fn ever_made(&self) -> usize {
         self.cloud.admin(reqwest::Method::DELETE, "faults", Value::Null).await;
         #[expect(
@@ -150,7 +152,7 @@ async fn adapter(cloud: &str, conditions: Conditions) -> Program {
     Program::start(PROGRAM, [cloud, horizons].concat()).await
 }
 
-/// Counts the writes that the cloud has received, of those that the fault can affect.
+/// Returns the number of writes that the cloud has received. Counts only writes that the fault can affect.
 fn writes(cloud: &TestCloud, blow: Blow) -> u64 {
     match blow {
         Blow::Kill | Blow::LoseAnswer => cloud.counts().writes,
@@ -169,7 +171,7 @@ fn list<'a>(state: &'a Value, what: &str) -> &'a [Value] {
     state[what].as_array().expect("a list")
 }
 
-/// Owner, ports, and number of members in all pools.
+/// Returns the owner, the ports, and the number of members in all pools.
 fn balancer(tree: &Value) -> (String, BTreeSet<u64>, usize) {
     let owner = tree["tags"]["cloudadapter.dev/owner-uid"].as_str().unwrap_or_default().to_owned();
     let ports = list(tree, "listeners").iter().filter_map(|listener| listener["port"].as_u64()).collect();

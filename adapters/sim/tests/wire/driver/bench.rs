@@ -25,7 +25,7 @@ use crate::{
 
 pub(crate) type Record = LoadBalancerRecord<<SimDriver as Driver>::Detail>;
 
-/// Maximum number of iterations, more than any test needs.
+/// The maximum number of iterations. It is more than any test needs.
 const ROUNDS_MAX: usize = 200;
 
 pub(crate) struct Bench {
@@ -34,7 +34,7 @@ pub(crate) struct Bench {
     pub(crate) session: Session,
 }
 
-/// A cloud that completes every write at once.
+/// Starts a cloud that completes every write at once.
 pub(crate) async fn bench() -> Bench {
     bench_with(json!({})).await
 }
@@ -66,7 +66,7 @@ pub(crate) fn session(driver: &SimDriver) -> Session {
     Arc::new(vendor.expect("a client")).session(Purpose::own(Priority::Interactive, "test"))
 }
 
-/// The Service `shop/web`.
+/// Returns the desired state of the load balancer of the Service `shop/web`.
 pub(crate) fn desired(spec: LoadBalancerSpec, backends: impl Into<Arc<[Backend]>>) -> DesiredLoadBalancer {
     DesiredLoadBalancer {
         key: key("web"),
@@ -95,7 +95,8 @@ impl Bench {
         page.expect("a listing").items
     }
 
-    /// Observes, plans, makes the first write, and repeats until no write is left. Returns the load balancer and the writes.
+    /// Observes the cloud, makes the first write of a plan, and repeats this until no write is left. Returns the load balancer and the
+    /// writes.
     pub(crate) async fn ensure(&self, desired: &DesiredLoadBalancer) -> (Record, Vec<String>) {
         let mut writes = Vec::new();
         for _ in 0..ROUNDS_MAX {
@@ -103,7 +104,7 @@ impl Bench {
             assert!(records.len() <= 1, "a second load balancer was created");
             let record = records.pop();
             if record.as_ref().is_some_and(|record| record.summary.state() == LoadBalancerState::Pending) {
-                // The loop polls a condition; it does not wait for a fixed time.
+                // The loop polls a condition, so this is not a wait for a fixed time.
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 continue;
             }
@@ -119,7 +120,7 @@ impl Bench {
         panic!("writes do not end: {writes:#?}");
     }
 
-    /// Deletes the load balancer; returns the writes.
+    /// Deletes the load balancer, and returns the number of writes.
     pub(crate) async fn remove(&self) -> usize {
         let mut writes = 0;
         for _ in 0..ROUNDS_MAX {
@@ -151,7 +152,7 @@ impl Bench {
     }
 }
 
-/// A route for the pod CIDR of `node-n`, `10.244.n.0/24`, to this instance.
+/// Returns a route for `10.244.n.0/24`, the pod CIDR of `node-n`, to this instance.
 pub(crate) fn route(n: u8, instance: &str) -> WantedRoute {
     let uid = format!("node-{n}");
     let destination = format!("10.244.{n}.0/24");

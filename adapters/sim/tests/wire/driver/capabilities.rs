@@ -1,4 +1,4 @@
-//! Verifies each capability of `describe` in the cloud itself.
+//! Tests of each capability in `describe`. The effect is checked in the cloud itself.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::{
     support::wanted::{backend, spec, tcp, udp},
 };
 
-/// A capability, a change of a load balancer that needs it, and fields of that load balancer in the cloud.
+/// A capability, a change of a load balancer that needs this capability, and the resulting fields of the load balancer in the cloud.
 type Row = (&'static str, fn(&mut LoadBalancerSpec), Vec<(&'static str, Value)>);
 
 #[expect(clippy::too_many_lines, reason = "a table")]

@@ -1,4 +1,4 @@
-//! The cost of a Service, as counted by the cloud.
+//! Tests of the cost of a Service, as counted by the cloud.
 
 use adapter_sim::simcloud::Operation;
 use cloud_adapter::driver::Driver as _;

@@ -1,4 +1,4 @@
-//! How the driver classifies the errors of a faulty cloud.
+//! Tests of how the driver classifies the errors of a faulty cloud.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::{
     support::wanted::{backend, spec, tcp},
 };
 
-/// The fault of the first write for a new load balancer, under a rule.
+/// Returns the fault of the first write for a new load balancer if the cloud applies this action to the write.
 async fn creating(bench: &Bench, action: Value) -> Fault {
     bench.cloud.fault(json!({ "match": { "operation": "CreateLoadBalancer" }, "when": { "next": 1 }, "action": action })).await;
     let steps = bench.driver.plan(&desired(spec([tcp(80)]), []), &Fence::default(), None).expect("possible");
     bench.driver.execute(&bench.session, &steps[0]).await.expect_err("a fault").fault
 }
 
-/// The fault of a listing, under a rule.
+/// Returns the error of a listing if the cloud applies this action to the listing.
 async fn listing(bench: &Bench, action: Value) -> cloud_adapter::driver::VendorError {
     bench
         .cloud
@@ -53,7 +53,7 @@ async fn repeated_create_is_idempotent() {
             .await
             .expect("with the client token, a repetition is harmless");
     }
-    // The desired state may have changed since the first attempt.
+    // The desired state may change after the first attempt.
     let mut other = desired(spec([tcp(81)]), [backend(1)]);
     other.cluster_name = "renamed".into();
     let steps = bench.driver.plan(&other, &Fence::default(), None).expect("possible");
@@ -86,7 +86,7 @@ async fn failed_listing_reports_the_cause() {
 #[tokio::test]
 async fn throttled_answer_has_retry_after_and_request_id() {
     let bench = bench().await;
-    // The runtime repeats the call after the pause, when it was throttled once.
+    // After a first throttled call, the runtime repeats the call when the pause is over.
     for seconds in ["1", "7"] {
         let action = json!({ "respond": { "status": 429, "headers": { "retry-after": seconds } } });
         let rule = json!({ "match": { "operation": "List*" }, "when": { "next": 1 }, "action": action });

@@ -1,4 +1,4 @@
-//! Listings, look-ups, routes and credentials.
+//! Tests of listings, look-ups, routes and credentials.
 
 use adapter_sim::simcloud::Operation;
 use cloud_adapter::driver::{Collection, Driver as _, Fault, InstanceLookup as _, Lookup};

@@ -1,4 +1,4 @@
-//! Controllers under load: they follow the serving replica, as the adapter's client does.
+//! Controllers under load. They call the replica that serves, as the adapter's client does.
 
 use std::{
     sync::{
@@ -31,7 +31,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Repeats live requests for an instance, to the serving one of these replicas.
+    /// Starts controllers that repeat live requests for an instance. They send the requests to the replica that serves.
     pub(crate) fn start(replicas: &[&Replica]) -> Self {
         let addresses: Vec<_> = replicas.iter().map(|replica| replica.address.as_str()).collect();
         let target: Target = format!("static:///{}", addresses.join(",")).parse().expect("addresses");

@@ -1,4 +1,4 @@
-//! A leader that is running but cannot reach the API server.
+//! Tests of a leader that runs but cannot reach the API server.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     support::until,
 };
 
-/// How long a leader sends calls after the beginning of its last renewal. Source: docs/replicas.md.
+/// The time after the start of its last renewal during which a leader sends calls. Source: docs/replicas.md.
 const SENDS: Duration = Duration::from_secs(6);
 
 #[tokio::test]

@@ -53,7 +53,7 @@ impl Replica {
         Self { channel: process.channel.clone(), process, address, api: port, _config: config }
     }
 
-    /// Starts another replica, and waits until its process serves.
+    /// Starts another replica, and waits until the health of its process is SERVING.
     pub(crate) async fn standby(cloud: &str, api: &FakeKube) -> Self {
         let replica = Self::start(cloud, api).await;
         until("the process", async || replica.health("").await == Some(ServingStatus::Serving)).await;
@@ -78,7 +78,7 @@ impl Replica {
         ServingStatus::try_from(answer.into_inner().status).ok()
     }
 
-    /// The first status that the replica reports.
+    /// Returns the first status that the replica reports.
     pub(crate) async fn status(&self) -> WatchStatusResponse {
         let request = WatchStatusRequest { context: Some(context()) };
         let mut client = AdapterServiceClient::new(self.channel.clone());
@@ -92,7 +92,7 @@ impl Replica {
     }
 }
 
-/// A cloud with this number of instances, an API server, and a replica that leads.
+/// Starts a cloud with this number of instances, an API server, and a replica that leads.
 pub(crate) async fn leading(machines: u64) -> (TestCloud, FakeKube, Replica) {
     let (cloud, api) = (TestCloud::start(json!({})).await, api_server::start());
     cloud.machines(machines).await;
@@ -101,7 +101,7 @@ pub(crate) async fn leading(machines: u64) -> (TestCloud, FakeKube, Replica) {
     (cloud, api, leader)
 }
 
-/// Times of all replicas' requests for instances, in milliseconds since the cloud was started.
+/// Returns the times of all replicas' requests for instances, in milliseconds since the cloud was started.
 pub(crate) async fn instance_calls(cloud: &TestCloud) -> Vec<u64> {
     let log = cloud.admin(Method::GET, "log?limit=10000", Value::Null).await;
     let requests = log["requests"].as_array().expect("a list").iter();
@@ -111,7 +111,8 @@ pub(crate) async fn instance_calls(cloud: &TestCloud) -> Vec<u64> {
         .collect()
 }
 
-/// Asserts that any window of length w has at most burst + rate * w calls. Calls are counted on arrival, so 50 ms of tolerance are added.
+/// Asserts that any window of w seconds contains at most burst + rate * w calls. Calls are counted on arrival, so a tolerance of 50 ms is
+/// added.
 #[track_caller]
 pub(crate) fn within_budget(calls: &[u64]) {
     const TOLERANCE: f64 = 0.05;

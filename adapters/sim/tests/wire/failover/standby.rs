@@ -1,4 +1,4 @@
-//! The answers of a standby replica, and the data that it has.
+//! Tests of the answers of a standby replica, and of the data in its cache.
 
 use adapter_sim::simcloud::Operation;
 use cloud_api_proto::{

@@ -1,4 +1,4 @@
-//! Under load, a leader is killed, and leaders are replaced one after another.
+//! Tests under load: a leader is killed, and leaders are replaced one after another.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     support::until,
 };
 
-/// Maximum duration of an unplanned and of a planned change of leader. Source: docs/limits.md, P23.
+/// The maximum durations of an unplanned and of a planned change of leader. Source: docs/limits.md, P23.
 const FAILOVER: Duration = Duration::from_secs(12);
 const HANDOVER: Duration = Duration::from_secs(1);
 

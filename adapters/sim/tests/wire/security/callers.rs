@@ -1,4 +1,4 @@
-//! Decisions that depend on the content of a request, and flags that control which callers may connect.
+//! Tests of decisions that depend on the content of a request, and of flags that control which callers may connect.
 
 use cloud_adapter::testing::{ISSUER, TokenKey, jwks};
 use cloud_api_proto::{
@@ -147,7 +147,7 @@ async fn the_port_of_probes_serves_no_api() {
     for (path, refusal) in [
         ("/cloudadapter.v1alpha1.AdapterService/GetInfo", 404),
         ("/grpc.health.v1.Health/Check", 404),
-        // The pages can be read with GET, but other methods are refused.
+        // These pages can be read with GET; other methods are refused.
         ("/", 405),
         ("/status.json", 405),
     ] {

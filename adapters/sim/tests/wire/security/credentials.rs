@@ -1,4 +1,4 @@
-//! The cloud's token is replaced while the adapter runs. A gateway in front of two clouds selects the cloud by the token.
+//! Tests in which the cloud's token is replaced while the adapter runs. A gateway in front of two clouds selects the cloud by the token.
 
 use std::{
     path::Path,
@@ -59,7 +59,7 @@ async fn forward(
     (answer.status(), answer.bytes().await.expect("whole").to_vec())
 }
 
-/// A cloud of this project, as a separate process.
+/// Starts a cloud with this project in the test process, and returns its URL.
 async fn cloud(project: &str, clouds: &mut JoinSet<()>) -> String {
     use adapter_sim::simcloud::{Cloud, SharedCloud, model::Project, serve};
     let project = Project { account: "sim".into(), project: project.into(), region: "sim-1".into() };
@@ -84,7 +84,7 @@ async fn existence(adapter: &Program, r#ref: Ref) -> Result<Existence, tonic::St
     Ok(answer.into_inner().results[0].existence())
 }
 
-/// The adapter's status.
+/// Returns the adapter's status.
 async fn status(adapter: &Program) -> WatchStatusResponse {
     let request = WatchStatusRequest { context: Some(context()) };
     let stream = AdapterServiceClient::new(adapter.channel.clone()).watch_status(request).await;

@@ -1,4 +1,4 @@
-//! Hostile clients. Each gets an error, uses bounded memory, and delays no other caller.
+//! Tests of hostile clients. Each client gets an error, uses bounded memory, and delays no other caller.
 
 mod attacks;
 mod raw;
@@ -17,13 +17,13 @@ use crate::{
     support::cloud::TestCloud,
 };
 
-/// Memory limit of an attack, in bytes. The largest need is 11,000 streams of about 10 KiB in an unoptimised build.
+/// The memory limit of an attack, in bytes. The attack that needs most memory opens 11,000 streams of about 10 KiB in an unoptimised build.
 const MEMORY: usize = 160 * 1024 * 1024;
 /// Maximum delay of another caller, on a busy host.
 const CALL: Duration = Duration::from_secs(5);
 /// Maximum delay of a request to the port of metrics and probes.
 const PROBE: Duration = Duration::from_secs(2);
-/// Maximum number of connections to the port of metrics and probes, plus a few other files.
+/// The maximum number of connections to the port of metrics and probes, plus some margin for other open files.
 const PLAIN: usize = 64 + 20;
 
 /// The attacked adapter.
@@ -47,7 +47,7 @@ async fn attacked<F: Future<Output = ()> + Send + 'static>(attack: impl FnOnce(T
     let kept = adapter.channel.clone();
     let (mut answers, mut most) = (0, before);
     while !over.load(Ordering::Relaxed) && !attacking.is_empty() {
-        // One call over an existing connection, one over a new connection.
+        // The first call uses an existing connection, and the second call uses a new connection.
         for channel in [kept.clone(), adapter.channel.clone()] {
             let answer = tokio::time::timeout(CALL, info(&channel)).await;
             assert!(answer.expect("soon"), "a normal caller is answered");
@@ -103,8 +103,8 @@ async fn malformed_messages_are_refused() {
     attacked(attacks::malformed_messages).await;
 }
 
-/// The adapter sends a listing in parts: a client that does not read uses the memory of one part, regardless of the size of the cloud. 256
-/// watches are allowed.
+/// The adapter sends a listing in parts. A client that does not read uses the memory of one part, regardless of the size of the cloud. The
+/// adapter allows 256 watches.
 #[tokio::test]
 async fn slow_watchers_of_a_large_cloud_cost_little_memory() {
     let cloud = TestCloud::start(serde_json::json!({})).await;
@@ -134,10 +134,10 @@ async fn thousands_of_half_sent_requests_delay_no_probe() {
     let (mut kept, mut most) = (VecDeque::new(), files);
     for half in 0..3_000 {
         let mut stream = TcpStream::connect(adapter.http).await.expect("taken");
-        // The server may already have closed this connection in favour of a newer one.
+        // The server may have closed this connection already to accept a newer one.
         let _sent = stream.write_all(b"GET /metrics HTTP/1.1\r\nx-never: ").await.is_ok();
         kept.push_back(stream);
-        // The number of connections that a process can hold open with usual limits.
+        // A process can hold about this number of connections open with the usual limits.
         if kept.len() > 500 {
             kept.pop_front();
         }

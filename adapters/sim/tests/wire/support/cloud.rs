@@ -1,4 +1,4 @@
-//! A simulated cloud on a loopback port. Tests set its objects and faults by its admin API.
+//! A simulated cloud on a loopback port. Tests create its objects and faults through its admin API.
 
 use adapter_sim::simcloud::{Cloud, Operation, SharedCloud, counts::Counts, model::Project, serve};
 use reqwest::{Client, Method};
@@ -15,12 +15,12 @@ pub(crate) struct TestCloud {
 }
 
 impl TestCloud {
-    /// Starts a cloud with these settings on top of the defaults.
+    /// Starts a cloud. `settings` are merged into the default settings.
     pub(crate) async fn start(settings: Value) -> Self {
         Self::start_at("127.0.0.1:0", settings).await
     }
 
-    /// Starts a cloud that completes every write at once, with these settings on top.
+    /// Starts a cloud that completes every write at once. `settings` are merged into its settings.
     pub(crate) async fn fast(settings: Value) -> Self {
         let instant = json!({ "create_ms": 0, "update_ms": 0, "delete_ms": 0 });
         let cloud = Self::start(json!({ "provisioning": instant })).await;
@@ -28,7 +28,7 @@ impl TestCloud {
         cloud
     }
 
-    /// Starts a cloud at this address, with these settings on top of the defaults.
+    /// Starts a cloud at this address. `settings` are merged into the default settings.
     pub(crate) async fn start_at(address: &str, settings: Value) -> Self {
         let project = Project { account: "sim".into(), project: "demo".into(), region: "sim-1".into() };
         let cloud = SharedCloud::new(Cloud::new(project));
@@ -73,12 +73,12 @@ impl TestCloud {
         self.admin(Method::POST, "faults", rule).await;
     }
 
-    /// Creates instances `node-1` and so on. If they are the first ones, their IDs are `i-0001` and so on.
+    /// Creates instances `node-1`, `node-2` and so on. If no instance exists yet, their IDs are `i-0001`, `i-0002` and so on.
     pub(crate) async fn machines(&self, count: u64) {
         self.admin(Method::POST, "instances", json!({ "count": count, "name": "node-{n}" })).await;
     }
 
-    /// Returns all objects, regardless of the consistency lag.
+    /// Returns all objects in their latest state, without the consistency lag.
     pub(crate) async fn state(&self) -> Value {
         self.admin(Method::GET, "state", Value::Null).await
     }

@@ -1,4 +1,4 @@
-//! Routes to request: the pod CIDR of `node-n`, to the instance `i-000m`.
+//! Builds requests for routes that lead from the pod CIDR of `node-n` to the instance `i-000m`.
 
 use cloud_api_proto::v1alpha1::{
     ApplyRoutesRequest, Fence, NextHop, Owner, RouteDelete, RouteKey, RouteUpsert,
@@ -27,7 +27,7 @@ pub(crate) fn delete(node: u32) -> RouteDelete {
     RouteDelete { key: Some(route_key(node)), ..RouteDelete::default() }
 }
 
-/// A request without items.
+/// Returns a request without items.
 pub(crate) fn routes() -> ApplyRoutesRequest {
     ApplyRoutesRequest {
         context: Some(context()),

@@ -1,4 +1,4 @@
-//! Load balancers to request. Calls read as a sentence: `web().listeners([tcp(80)])`.
+//! Builds requests for load balancers. The calls read like a sentence: `web().listeners([tcp(80)])`.
 
 use cloud_adapter::kit::testing;
 pub(crate) use cloud_adapter::kit::testing::{tcp, udp};
@@ -16,22 +16,22 @@ pub(crate) fn key(uid: &str) -> LoadBalancerKey {
     LoadBalancerKey { cluster_id: CLUSTER.into(), owner_uid: uid.into() }
 }
 
-/// The Service `shop/<uid>`.
+/// Returns the Service `shop/<uid>` as an owner.
 pub(crate) fn owner(uid: &str) -> Owner {
     Owner { kind: "Service".into(), namespace: "shop".into(), name: uid.into(), uid: uid.into() }
 }
 
-/// A public load balancer with IPv4.
+/// Returns the specification of a public load balancer with IPv4.
 pub(crate) fn spec(listeners: impl Into<Vec<Listener>>) -> LoadBalancerSpec {
     testing::spec(Scheme::Internet, listeners)
 }
 
-/// The instance `i-000n`, with an address of each family.
+/// Returns the instance `i-000n` as a backend, with an address of each IP family.
 pub(crate) fn backend(n: u8) -> Backend {
     testing::backend(format!("sim://sim-1/i-000{n}"), n)
 }
 
-/// A request to delete the load balancer of the Service `shop/<uid>`.
+/// Returns a request to delete the load balancer of the Service `shop/<uid>`.
 pub(crate) fn deletion(uid: &str) -> DeleteLoadBalancerRequest {
     DeleteLoadBalancerRequest {
         context: Some(context()),

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// A batch or a page contains a third of all instances, so reading all instances takes three calls. While many calls are queued, the first
-/// of the three calls is sent at once. The others are queued fairly; those of low priority get a ninth of the rate.
+/// of the three calls is sent at once. The other calls are queued fairly; low-priority calls get a ninth of the rate.
 async fn busy(listed: bool) -> Bed {
     let (_, vendor) = wire::vendor(&wire::limits(10.0, 1));
     let count = 3 * if listed { PAGE } else { BATCH };
@@ -47,7 +47,7 @@ impl Bed {
     }
 }
 
-/// Time for which an urgent caller waits for three calls in a storm, with or without a low-priority flight in progress.
+/// Returns how long an urgent caller waits for three calls while many calls are queued. A low-priority flight may be in progress, too.
 async fn urgent(listed: bool, leisurely: bool) -> Duration {
     let bed = busy(listed).await;
     let began = async {
@@ -105,7 +105,7 @@ async fn look_ups_of_different_instances_queue_separately() {
     let (_, vendor) = wire::vendor(&limits);
     let bed = Bed { vendor, ..Bed::over(Source { queued: true, ..Source::default() }, 4 * BATCH) };
     let session = bed.session(Priority::Lifecycle);
-    // One call is sent at once; the others are queued.
+    // One call is sent at once; the other calls are queued.
     let flights = (0..4).map(|n| bed.lookups.get(ids(n * BATCH..(n + 1) * BATCH), None, &session));
     for answers in join_all(flights).await {
         assert_eq!(answers.map(|answers| found(&answers)), Ok(BATCH));

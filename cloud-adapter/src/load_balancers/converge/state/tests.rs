@@ -1,4 +1,4 @@
-//! Tests that the documented table of transitions is that of the code, and that random events keep the rules.
+//! These tests show that the documented table of transitions matches the code, and that random events keep the rules.
 
 use std::{fmt::Write as _, mem::discriminant};
 
@@ -55,7 +55,7 @@ fn name(state: &TestState) -> &'static str {
     }
 }
 
-/// A task in the state that it reaches by these events.
+/// Returns a task in the state that it reaches by these events.
 fn after<const N: usize>(events: [TestEvent; N], now: Instant) -> TestTask {
     events.into_iter().fold(task(now), |task, event| task.step(event, now))
 }
@@ -72,7 +72,7 @@ fn ending(now: Instant) -> TestTask {
     after([decided(Decision::End(End::Absent), now)], now)
 }
 
-/// The documented transitions: a task, what happens, and the event.
+/// Returns the documented transitions from the state `Observing`. Each row contains a task, what happens, and the event.
 fn observing_rows(now: Instant) -> Vec<(TestTask, &'static str, TestEvent)> {
     let (later, busy) = (now + CREATE_HORIZON, || Decision::Wait("busy".to_owned()));
     let stuck = TestTask { started: now - STUCK - POLL, ..task(now) };
@@ -218,7 +218,8 @@ fn accepted_change_forgets_failures_and_keeps_the_known_id() {
     assert_eq!((*unknown, refused, created.as_deref()), (0, &None, Some("lb-1")));
 }
 
-/// A failure is over when the write was made, when the plan has another step, or when the cloud works on what may have been written.
+/// A failure ends when the write was made or when the plan begins with another step. It also ends when the cloud is changing what may have
+/// been written.
 #[test]
 fn failure_is_reported_only_while_the_write_is_repeated() {
     let now = start();
@@ -335,7 +336,7 @@ fn absent() -> Goal {
     Goal::Absent { adopter: adopter.into(), adoption: Adoption::Never, known: None }
 }
 
-/// A possible event of the task's state. An observation is as old as the task accepts.
+/// Returns a possible event of the task's state. An observation is as old as the task accepts.
 fn possible(task: &TestTask, choice: usize, now: Instant) -> TestEvent {
     match &task.state {
         &State::Observing { not_before, .. } => {
@@ -364,17 +365,17 @@ fn possible(task: &TestTask, choice: usize, now: Instant) -> TestEvent {
         },
         State::Waiting { .. } if choice == 0 => Event::Replaced,
         State::Waiting { .. } => Event::Elapsed(now),
-        // Usually a newer order replaces the result, so that the task continues.
+        // In most cases a newer order replaces the result, so that the task continues.
         State::Ending { .. } if choice == 0 => Event::Published,
         State::Ending { .. } => Event::Replaced,
         State::Ended => Event::Elapsed(now),
     }
 }
 
-/// The facts that the tested rules depend on.
+/// The facts on which the tested rules depend.
 #[derive(Debug, Default)]
 struct Log {
-    /// The end of the last write, and whether it was a create of unknown outcome.
+    /// The end of the last write, and whether this write was a create of unknown outcome.
     wrote: Option<(Instant, bool)>,
     /// The expected delay of the next wait, if there was neither a write nor a newer request since the last wait.
     delay: Option<Duration>,

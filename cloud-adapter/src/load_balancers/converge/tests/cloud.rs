@@ -1,4 +1,4 @@
-//! A fake cloud with load balancers, which lists one per page and records how it was read.
+//! A fake cloud with load balancers. It lists one load balancer per page, and records how it was read.
 
 use cloud_api_proto::v1alpha1::{Instance, LoadBalancerState, Route, Scope};
 use tokio::time::sleep;
@@ -25,7 +25,7 @@ pub(super) enum Read {
     Find,
 }
 
-/// The cloud. Writes go to the vendor, and change nothing here.
+/// The cloud. Writes go to the vendor and do not change this cloud.
 #[derive(Debug, Default)]
 pub(super) struct Cloud {
     items: Mutex<Vec<Balancer>>,
@@ -47,7 +47,7 @@ impl Cloud {
         Self { items: Mutex::new(items.collect()), ..Self::default() }
     }
 
-    /// The reads since the last call, and the times at which they began.
+    /// Returns the reads since the last call, and the times at which the reads began.
     pub(super) fn reads(&self) -> Vec<(Read, Instant)> {
         std::mem::take(&mut self.reads.lock().expect("whole"))
     }

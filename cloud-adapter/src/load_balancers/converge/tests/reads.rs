@@ -1,4 +1,4 @@
-//! Tests whether a task reads one load balancer or lists all.
+//! These tests show whether a task reads one load balancer or lists all load balancers.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use super::{
     *,
 };
 
-/// The kinds of reads that poll load balancers of these keys while a user waits for each of the first `users` keys. `raised`: traffic now
-/// depends on these keys, too.
+/// Returns the kinds of reads that poll load balancers of these keys, while a user waits for each of the first `users` keys. If `raised` is
+/// set, traffic also depends on these keys.
 async fn polls(owners: &[&str], users: usize, raised: bool) -> BTreeSet<Read> {
     let (_fake, vendor) = vendor(&limits(100.0, 10));
     let converger = converger(&vendor, Cloud::changing(owners));

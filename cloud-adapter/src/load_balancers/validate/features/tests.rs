@@ -1,4 +1,5 @@
-//! Tests each field that needs a capability, on clouds with no capability, with one capability, or with one value of a capability.
+//! These tests cover each field that needs a capability, on clouds with no capability, with one capability, or with one value of a
+//! capability.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,8 +15,8 @@ use crate::driver::{Driver as _, testing::WriteOnly};
 
 type Change = fn(&mut LoadBalancerSpec);
 
-/// Rows: the capability, the field that is refused without it, and the request. `tls_refs` need an application protocol, which is refused
-/// first.
+/// Each row contains a capability, the field that is refused without it, and the request. `tls_refs` need an application protocol, which is
+/// refused first.
 const ROWS: [(&str, &str, Change); 24] = [
     ("lb.internal", "spec.scheme", |spec| spec.set_scheme(Scheme::Internal)),
     ("lb.source-ranges", "spec.source_ranges", |spec| spec.source_ranges.push("10.0.0.0/8".into())),
@@ -79,7 +80,7 @@ fn changed(change: Change) -> LoadBalancerSpec {
     spec
 }
 
-/// A cloud with these capabilities and their values; a capability without values supports all values.
+/// Returns a cloud with these capabilities and their values. A capability without values supports all values.
 fn cloud(capabilities: &[(&str, &str)]) -> Description {
     let capability = |&(name, values): &(&str, &str)| Capability {
         name: name.to_owned(),
@@ -129,7 +130,7 @@ fn only_listed_values_of_a_choice_are_accepted() {
     check(&wanted, &some).expect_err("a longer word is a different value");
 }
 
-/// A hint that the adapter does not use is removed: it is neither passed to the driver, nor hashed, nor refused.
+/// A hint that the adapter does not use is removed. The hint is neither passed to the driver, nor hashed, nor refused.
 // Behaviour: SF4
 #[test]
 fn app_protocol_is_removed_unless_supported() {

@@ -1,8 +1,8 @@
-//! Tests the protocol, step by step.
+//! These tests feed single events to the protocol and check the effects.
 
 use super::*;
 
-/// A mirror and its state machine. Each event returns the changes as `key old>new`.
+/// A mirror with its protocol state machine. Each step returns the changes as `key old>new`.
 #[derive(Default)]
 struct Bench {
     protocol: Protocol<u32>,

@@ -1,4 +1,4 @@
-//! Tests a mirror with two replicas of an adapter: real servers, of which one is killed.
+//! These tests use a mirror with two replicas of an adapter. The replicas are real servers, and one of them is killed.
 
 use std::{net::SocketAddr, sync::PoisonError, time::Duration};
 
@@ -44,7 +44,7 @@ impl Drop for Replica {
     }
 }
 
-/// The new leader does not know the resume token of the old leader's watch, so it lists again. The mirror shows no gap.
+/// The new leader does not know the resume token of the old leader's watch, so the new leader lists again. The mirror shows no gap.
 #[tokio::test]
 async fn a_mirror_resumes_at_the_new_leader() {
     let old = Replica::start(ServingStatus::Serving).await;

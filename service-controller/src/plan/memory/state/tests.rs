@@ -175,7 +175,8 @@ fn text(effect: &Effect) -> Option<String> {
     })
 }
 
-/// Whether the controller and the adapter can cause this event in this state: an answer follows a call, and a release follows a removal.
+/// Whether the controller and the adapter can cause this event in this state. For example, an answer follows a call, and a release follows
+/// a removal.
 fn is_possible(kind: Kind, state: &State) -> bool {
     let ensures =
         matches!(state, State::Unknown | State::Ensuring(_) | State::Settled(_) | State::Updating(..));
@@ -190,7 +191,7 @@ fn is_possible(kind: Kind, state: &State) -> bool {
     }
 }
 
-/// The transitions that change the state or have effects. Rows of the same event and result are joined.
+/// Returns the transitions that change the state or have effects. Rows with the same event and result are joined.
 fn table() -> String {
     let mut rows: Vec<(&str, &str, String, Vec<&str>)> = Vec::new();
     for (kind, event) in KINDS {
@@ -222,7 +223,7 @@ fn transitions_are_in_the_readme() {
     assert!(README.contains(&table), "replace the table in README.md by:\n{table}");
 }
 
-/// What must be true of each state, from the events since the last reset.
+/// The facts that each state must agree with, derived from the events since the last reset.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 struct History {
@@ -293,7 +294,7 @@ proptest! {
             prop_assert!(history.deletions <= 1, "one Event for each deletion");
             prop_assert!(count(|it| matches!(it, Effect::Next(_))) <= 1);
             prop_assert!(count(|it| matches!(it, Effect::CountUpdate(_) | Effect::CountFailure)) <= 1);
-            // If the event is repeated, only an answer may have effects again.
+            // If the event is repeated, it may have effects again only if it is an answer.
             let (_, again) = with_event(kind, now, |event| after.clone().step(&event));
             let is_call = is_possible(kind, &after) && !matches!(kind, Kind::Ensured(_) | Kind::Deleted(_));
             let repeated = again.iter().any(|it| !matches!(it, Effect::Resolve(_)));
@@ -302,7 +303,8 @@ proptest! {
         }
     }
 
-    /// While the cache shows the same, a settled Service stays settled and emits no Event, whichever events led to that state.
+    /// As long as the cache does not change, a settled Service stays settled and emits no Event. This does not depend on the events that
+    /// led to that state.
     #[test]
     fn settled_service_stays_settled(
         kinds in prop::collection::vec(0..KINDS.len(), 0..32),

@@ -3,7 +3,7 @@
 use super::*;
 
 impl World {
-    /// Returns the Service with a random change, as the attacker requests it.
+    /// Returns the attacker's Service with a random change.
     pub(super) fn random_wish(&mut self, service: &Service) -> Service {
         let cloud = &self.bench.cloud;
         let text = |one: &Value, key: &str| one[key].as_str().map(str::to_owned);
@@ -55,7 +55,7 @@ impl World {
     }
 }
 
-/// Returns a request for objects of others.
+/// Changes the request so that it asks for objects that do not belong to the attacker.
 fn ask_for_what_is_of_others(chance: &mut Chance, spec: &mut LoadBalancerSpec) {
     if chance.one_in(4) {
         let closed = [

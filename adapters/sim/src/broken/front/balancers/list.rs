@@ -1,4 +1,4 @@
-//! A watch of load balancers that omits some.
+//! A watch of load balancers that omits some of them.
 
 use cloud_api_proto::v1alpha1::{
     LoadBalancer, LoadBalancerState, WatchLoadBalancersResponse, watch_load_balancers_response::Event,
@@ -9,7 +9,7 @@ use super::Front;
 use crate::broken::Fault;
 
 impl Front {
-    /// Changes the messages of a watch consistently: count and checksum match the items that are left.
+    /// Changes the messages of a watch consistently: the count and the checksum match the remaining items.
     pub(super) fn listed(
         &self,
     ) -> impl FnMut(WatchLoadBalancersResponse) -> Option<WatchLoadBalancersResponse> + Send + use<> {
@@ -40,7 +40,7 @@ fn is_finished(one: &LoadBalancer) -> bool {
     one.state() == LoadBalancerState::Active && !one.applied_hash.is_empty()
 }
 
-/// An item's contribution to the checksum. Source: `Synced.checksum` in the contract.
+/// Returns an item's contribution to the checksum. Source: `Synced.checksum` in the contract.
 fn digest(key: &str) -> u64 {
     Sha256::digest(key).iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }

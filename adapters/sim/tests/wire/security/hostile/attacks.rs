@@ -61,7 +61,7 @@ pub(super) async fn random_bytes(target: Target) {
     }
 }
 
-/// Sends far more headers than a connection may have.
+/// Sends far more headers than a request may contain.
 pub(super) async fn huge_headers(target: Target) {
     for round in 0..20 {
         let mut connection = Connection::open(&target, &Builder::new()).await;
@@ -114,7 +114,7 @@ pub(super) async fn slow_readers(target: Target) {
     }
 }
 
-/// Open watches of all instances that accept only one byte each. They last until this value is dropped.
+/// Opens watches of all instances. Each accepts only one byte, and stays open until the returned value is dropped.
 pub(super) async fn deaf_watchers(target: &Target, count: usize) -> Vec<(Connection, Vec<h2::RecvStream>)> {
     let (mut kept, mut left) = (Vec::new(), count);
     while left > 0 {
@@ -129,7 +129,7 @@ pub(super) async fn deaf_watchers(target: &Target, count: usize) -> Vec<(Connect
     kept
 }
 
-/// Opens one watch more than allowed: it is refused with a retry delay.
+/// Opens one watch more than allowed, and asserts that this watch is refused with a retry delay.
 pub(super) async fn one_watcher_too_many(target: &Target) {
     let mut connection = Connection::open(target, &deaf()).await;
     let refusal = deaf_watcher(&mut connection).await.expect_err("no watch is free");
@@ -151,7 +151,7 @@ fn deaf() -> Builder {
     builder
 }
 
-/// Opens a watch. Returns the watch, or the headers of its refusal.
+/// Opens a watch that accepts only one byte. Returns the watch, or the headers of its refusal.
 async fn deaf_watcher(connection: &mut Connection) -> Result<h2::RecvStream, http::HeaderMap> {
     let request = WatchInstancesRequest { context: Some(context()), ..WatchInstancesRequest::default() };
     let (answer, mut stream) = connection.begin(post(WATCH_INSTANCES)).await.expect("taken");
@@ -166,7 +166,7 @@ async fn deaf_watcher(connection: &mut Connection) -> Result<h2::RecvStream, htt
     Ok(watch)
 }
 
-/// Begins as many calls as a connection may have, and continues none of them.
+/// Begins as many calls as a connection allows, and continues none of them.
 pub(super) async fn idle_streams(target: Target) {
     let (mut connections, mut answers, mut streams) = (Vec::new(), JoinSet::new(), Vec::new());
     for _ in 0..110 {
@@ -185,7 +185,7 @@ pub(super) async fn idle_streams(target: Target) {
     }
 }
 
-/// Sends messages above the limit, and many below the limit that never end.
+/// Sends messages above the limit, and many messages below the limit that never end.
 pub(super) async fn oversized_messages(target: Target) {
     const LIMIT: u32 = 4 * 1024 * 1024;
     let mut connection = Connection::open(&target, &Builder::new()).await;
@@ -229,7 +229,7 @@ pub(super) async fn malformed_messages(target: Target) {
     for cut in 1..whole.len() {
         let part = message(u32::try_from(cut).expect("small"), &whole[..cut]);
         let ended = connection.call(post(GET_INFO), part).await;
-        // A cut between two fields leaves a smaller message, which is refused with INVALID_ARGUMENT or even valid.
+        // A cut between two fields leaves a smaller message. This message is refused with INVALID_ARGUMENT, or is even valid.
         let Some(code) = grpc(&ended) else { panic!("cut at {cut}: {ended:?}") };
         assert!(["0", "3", "13"].contains(&code), "cut at {cut}: {ended:?}");
     }
@@ -258,7 +258,7 @@ fn grpc(end: &End) -> Option<&str> {
     if let End::Grpc(code) = end { Some(code) } else { None }
 }
 
-/// A message with its gRPC frame.
+/// Returns a message with its gRPC frame.
 fn prost_bytes(content: &impl prost::Message) -> Bytes {
     let content = content.encode_to_vec();
     message(u32::try_from(content.len()).expect("small"), &content)

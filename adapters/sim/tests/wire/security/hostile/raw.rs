@@ -25,7 +25,7 @@ impl Connection {
         Self { send, _driving: driving }
     }
 
-    /// Begins a call; `None` if the connection is closed.
+    /// Begins a call. Returns `None` if the connection is closed.
     pub(super) async fn begin(
         &mut self,
         request: Request<()>,
