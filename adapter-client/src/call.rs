@@ -1,4 +1,4 @@
-//! Makes one call to the replica that serves, and repeats it on another replica if that is safe and useful.
+//! Makes one call to the replica of the adapter that serves, and repeats the call on another replica if that is safe and useful.
 
 mod method;
 mod outcome;
@@ -25,7 +25,7 @@ use crate::{
 
 /// How long a call waits for a replica that serves. A failover takes at most 12 s.
 pub const REPLICA_TIMEOUT: Duration = Duration::from_secs(15);
-/// Pause before a replica that reported that it does not serve is called again; doubled each time.
+/// Pause before the same replica is called again after it reported that it does not serve. Each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -59,8 +59,8 @@ pub(crate) async fn call(request: Request<Body>, table: &Table, max_wait: Durati
     search.end()
 }
 
-/// Returns the answer of one replica. The answer to a unary call is read completely: a connection that breaks while the answer is read
-/// gives no answer.
+/// Returns the answer of one replica. The answer to a unary call is read completely. If the connection breaks while the answer is read,
+/// there is no answer.
 async fn attempt(line: Line, request: Request<Body>, method: Method, deadline: Option<Instant>) -> Outcome {
     let exchange = async {
         let answer = line.send(request).await?;
@@ -70,7 +70,7 @@ async fn attempt(line: Line, request: Request<Body>, method: Method, deadline: O
         }
     };
     match deadline {
-        // A stream has no deadline; the deadline only limits its start.
+        // The deadline limits only the start of a stream. A started stream has no deadline.
         Some(deadline) => match timeout_at(deadline, exchange).await {
             Ok(answer) => answer,
             Err(_elapsed) => Err(Box::new(TimeoutExpired(()))),
@@ -79,8 +79,8 @@ async fn attempt(line: Line, request: Request<Body>, method: Method, deadline: O
     }
 }
 
-/// Waits until another replica serves although the called replica has not reported that it stopped serving. The called replica is gone
-/// then, and its connection hangs.
+/// Waits until another replica serves although the called replica has not reported that it stopped serving. In that case the called replica
+/// has failed without a message, and the connection to it hangs.
 async fn replaced(pick: &Pick, table: &Table, tried: &Tried) {
     let mut state = table.watch();
     if state.wait_for(|state| state.has_replaced(pick, tried)).await.is_err() {
@@ -100,8 +100,8 @@ struct Search<'a> {
     tried: Tried,
     /// Whether a connection broke during the call.
     broken: bool,
-    /// The answer to return if no replica gives a better answer: the first failure after which the call may have been carried out, or else
-    /// the last failure.
+    /// The answer to return if no replica gives a better answer. This is the first failure after which the call may have been carried out,
+    /// or the last failure if there is none.
     answer: Option<Outcome>,
 }
 

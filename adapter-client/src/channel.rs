@@ -101,7 +101,7 @@ impl Connection {
         }
     }
 
-    /// Builds a channel to a single endpoint, without a choice of replicas and without waiting.
+    /// Builds a channel to a single endpoint. Its calls neither choose nor await a replica.
     fn single(&self, address: Address) -> Result<AdapterChannel, OpenError> {
         let line = Line::new(address.clone(), &self.secured)?;
         Ok(AdapterChannel::of(address, line))
@@ -140,7 +140,7 @@ impl AdapterChannel {
         pick.map(|pick| pick.address.to_string())
     }
 
-    /// Returns the state of each replica if none can be called. `None`: a replica can be called.
+    /// Returns the state of each replica if no replica can be called, and otherwise `None`.
     #[must_use]
     pub fn away(&self) -> Option<String> {
         let state = self.table.watch();
@@ -153,8 +153,8 @@ impl AdapterChannel {
         Self { table, max_wait: Duration::ZERO, repeats: true, _tasks: Arc::default() }
     }
 
-    /// Returns a channel that never repeats calls: if a connection is closed, the caller gets the error. Used to test how an adapter closes
-    /// connections.
+    /// Returns a channel that never repeats calls. If a connection is closed, the caller gets the error. Conformance checks use this
+    /// channel to test how an adapter closes connections.
     #[must_use]
     pub fn without_repetition(self) -> Self {
         Self { repeats: false, ..self }
@@ -193,7 +193,7 @@ impl Service<Request<Body>> for AdapterChannel {
     }
 }
 
-/// Needed because the kube client does not implement `Debug`.
+/// Implemented by hand because the kube client does not implement `Debug`.
 #[cfg(feature = "kubernetes")]
 #[derive(Clone)]
 struct KubeClient(kube::Client);

@@ -1,7 +1,9 @@
-//! Security of a connection: reads the CA, the client certificate, the token and the server name, and validates them before connecting.
+//! Security of a connection. Reads the CA, the client certificate, the token and the server name, and validates them before the client
+//! connects.
 //!
-//! Files are read again while the process runs: the CA and the client certificate for each new connection, the token for each call if the
-//! last read was more than a second ago. If a file becomes invalid, its last valid content remains in use, and the log names its flag.
+//! Files are read again while the process runs. The CA and the client certificate are read for each new connection. The token is read for a
+//! call if the last read was more than a second ago. If a file becomes invalid, its last valid content remains in use, and the log names
+//! its flag.
 
 mod tls;
 mod token;
@@ -23,9 +25,10 @@ pub const SERVER_NAME: &str = "cloud-adapter";
 /// Security settings, as set by flags.
 #[derive(Clone, Debug, Default)]
 pub struct ChannelSecurity {
-    /// PEM file with the CA of the adapter's certificate; several certificates during a rotation.
+    /// PEM file with the CA of the adapter's certificate. During a rotation, the file contains several CAs.
     pub ca: Option<PathBuf>,
-    /// The name that the adapter's certificate must carry. `None`: the host of an `https` URL, or else [`SERVER_NAME`].
+    /// The name that the adapter's certificate must contain. The default is the host of an `https` URL, or [`SERVER_NAME`] for other
+    /// targets.
     pub server_name: Option<String>,
     /// File with the bearer token that authenticates the caller.
     pub token: Option<PathBuf>,
@@ -92,7 +95,7 @@ impl Fault {
 /// Validated security settings, with all files read.
 #[derive(Clone, Debug)]
 pub(crate) struct Secured {
-    /// TLS of the connection. `None`: plaintext.
+    /// The TLS settings of the connection, or `None` for plaintext.
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) token: Option<Arc<Token>>,
 }
@@ -120,7 +123,7 @@ impl ChannelSecurity {
         self.client_certificate.clone().zip(self.client_key.clone())
     }
 
-    /// Finds contradictory settings, before any file is opened.
+    /// Returns the settings that contradict each other. Opens no file.
     fn contradictions(&self, target: &Target) -> Vec<Fault> {
         let Flags { endpoint, ca, .. } = self.flags;
         let mut faults = Vec::new();
@@ -144,7 +147,7 @@ impl ChannelSecurity {
         faults
     }
 
-    /// Finds settings that are useless or unsafe in plaintext.
+    /// Returns the settings that are useless or unsafe in plaintext, if the connection uses no TLS.
     fn needs_tls(&self, target: &Target) -> Vec<Fault> {
         if self.ca.is_some() || matches!(target, Target::Single { tls: true, .. }) {
             return Vec::new();

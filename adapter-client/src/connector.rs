@@ -28,8 +28,8 @@ use crate::{
 
 /// Timeout for connecting. An address that does not accept a connection in this time counts as dead.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// Keepalive interval and timeout. Their sum is the time to detect a silently dropped connection, which is less than the 10 to 12 s until
-/// another replica leads. The adapter runtime does not limit pings; other gRPC servers must allow pings at this interval.
+/// The interval of keepalive pings and their timeout. Their sum is the time to detect a silently dropped connection. It is less than the 10
+/// to 12 s until another replica leads. The adapter runtime does not limit pings; other gRPC servers must allow pings at this interval.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_LIMIT: Duration = Duration::from_secs(3);
 pub(crate) const HEARD_WITHIN: Duration = KEEPALIVE_INTERVAL.saturating_add(KEEPALIVE_LIMIT);
@@ -109,7 +109,8 @@ pub fn settings(uri: Uri) -> Endpoint {
         .keep_alive_while_idle(true)
 }
 
-/// Returns the host in requests: the name in the server's certificate with TLS, or else the server's address.
+/// Returns the scheme and the host of requests. With TLS, the host is the name in the server's certificate. Without TLS, the host is the
+/// server's address, or `localhost` for a Unix socket.
 fn origin(address: &Address, tls: Option<&Tls>) -> Result<Uri, http::Error> {
     let (scheme, authority) = match (address, tls) {
         (Address::Tcp(HostPort { port, .. }), Some(tls)) => {

@@ -1,5 +1,5 @@
-//! Explains to users why a call got no answer. Below gRPC there are few causes, which this module names; the library's own error is only
-//! logged.
+//! Explains to users why a call got no answer. Below gRPC there are few possible causes. This module names them for users; the library's
+//! own error is only logged.
 
 use std::{
     error::Error,
@@ -12,14 +12,14 @@ use tracing::debug;
 
 use crate::connector::{CONNECT_LIMIT, HEARD_WITHIN};
 
-/// The called replica does not respond, and another replica serves by now. The request may have been carried out.
+/// The called replica does not respond, and another replica is serving in the meantime. The request may have been carried out.
 #[derive(Debug, thiserror::Error)]
 #[error("another replica is serving now, and the called replica did not answer")]
 pub(crate) struct Replaced;
 
 /// Returns why there was no answer. Returns `None` if there was an answer, or if the deadline of the call had passed.
 ///
-/// A received status has no source error; a status that the client created for a failure has a source error.
+/// A status that was received has no source error, but a status that the client created for a failure has one.
 #[must_use]
 pub fn unanswered(status: &Status) -> Option<String> {
     let error = status.source()?;

@@ -1,6 +1,6 @@
 //! Client of a cloud adapter. Builds a channel for tonic's generated clients from the values of flags.
 //!
-//! In reading order:
+//! The modules in reading order:
 //!
 //! - [`Target`]: the address of the adapter, one endpoint or several replicas.
 //! - [`ChannelSecurity`]: TLS, the server's name, the caller's token or certificate. Files are reloaded when they change.
@@ -9,8 +9,8 @@
 //!   the call on another replica if the first replica did not carry the call out, or if this is unknown.
 //!
 //! # Repeated calls
-//! All calls of the contract may be repeated: reads change nothing; Ensure, Delete, ApplyRoutes and PutBackendSet state the desired result,
-//! not an action; and the adapter admits a fence that it has already seen. So within its deadline, a call is repeated on another replica
+//! All calls of the contract may be repeated. Reads change nothing. Ensure, Delete, ApplyRoutes and PutBackendSet state the desired result,
+//! not an action. The adapter admits a fence that it has already seen. So within its deadline, a call is repeated on another replica
 //!
 //! - if the call was certainly not carried out: the connection failed, the stream was refused, or the answer is `NOT_LEADER`, `STARTING` or
 //!   `DRAINING`;
@@ -19,7 +19,7 @@
 //!
 //! A call waits up to [`REPLICA_TIMEOUT`] for a replica that serves, which is longer than a failover takes. With a single endpoint, the
 //! caller gets an error at once if the endpoint is not reachable, and a broken connection is replaced only once. A stream is repeated until
-//! it has started; afterwards its reader must open it again. Calls of services outside the contract are never repeated.
+//! it has started. If it breaks later, its reader must open a new stream. Calls of services outside the contract are never repeated.
 
 mod call;
 mod channel;

@@ -1,4 +1,5 @@
-//! The known replicas, their health, and the choice of the replica to call. `health` watches the replicas; this module decides.
+//! The known replicas, their health, and the choice of the replica to call. The module `health` watches the replicas, and this module
+//! chooses.
 
 mod health;
 
@@ -19,7 +20,7 @@ use crate::connector::{Address, Line};
 pub(crate) struct Found {
     /// The last known replicas, even if discovery has failed since.
     pub(crate) addresses: BTreeSet<Address>,
-    /// Why the last discovery failed. `None`: the last discovery succeeded.
+    /// The error of the last discovery, or `None` if the last discovery succeeded.
     pub(crate) trouble: Option<String>,
 }
 
@@ -30,8 +31,7 @@ pub(crate) enum Health {
     Unknown,
     /// The replica is reachable but does not implement the health service. It is called only if no other replica serves.
     Silent,
-    /// The replica serves. The number grows in the order in which replicas began to serve; the replica with the highest number is the
-    /// leader.
+    /// The replica serves. The number is higher the later a replica began to serve; the replica with the highest number is the leader.
     Serving(u64),
     /// The replica is reachable but does not serve: it is a standby, starting or stopping.
     Standby,
@@ -79,15 +79,15 @@ pub(crate) struct Pick {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     replicas: BTreeMap<Address, Replica>,
-    /// Why the last discovery failed.
+    /// The error of the last discovery, if it failed.
     trouble: Option<String>,
     /// How often any replica began to serve.
     terms: u64,
 }
 
 impl State {
-    /// Returns the best replica that was not tried yet: the replica that began to serve last, or else a replica that does not report its
-    /// health.
+    /// Returns the best replica that was not tried yet. The best is the serving replica that began to serve last. If no replica serves, it
+    /// is a replica that does not report its health.
     pub(crate) fn pick(&self, tried: &Tried) -> Option<Pick> {
         let ranked = self.replicas.iter().filter_map(|(address, replica)| {
             let rank = replica.rank()?;
@@ -133,7 +133,7 @@ impl Replica {
     }
 }
 
-/// Writes why no replica serves, with the state of each.
+/// Writes that no replica serves, with the state of each replica and the error of the last discovery.
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("no replica of the cloud adapter serves")?;

@@ -15,14 +15,14 @@ const FORMS: &str = "use http://cloud-adapter:8443, https://cloud-adapter:8443, 
 /// The address of an adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// One endpoint: `http://HOST:PORT`, or with TLS `https://HOST:PORT`.
+    /// One endpoint: `http://HOST:PORT`, or `https://HOST:PORT` with TLS.
     Single {
         /// The host and port.
         host: HostPort,
         /// Whether TLS is used.
         tls: bool,
     },
-    /// A Unix socket on this host: `unix:/PATH`. Used without TLS; the permissions of the socket decide which processes may call.
+    /// A Unix socket on this host: `unix:/PATH`. The connection uses no TLS; the permissions of the socket decide which processes may call.
     Unix(PathBuf),
     /// A fixed list of replicas: `static:///HOST:PORT,HOST:PORT`.
     Static(Vec<HostPort>),
@@ -222,8 +222,8 @@ fn is_label(text: &str) -> bool {
         && !text.ends_with('-')
 }
 
-/// Parses the part after the scheme. The part before the third slash must be empty: it would name a DNS server, but the system resolver is
-/// used.
+/// Parses the part after the scheme, which must start with three slashes. A name between the second and the third slash would be a DNS
+/// server, but the system resolver is used.
 fn after_slashes<'a>(rest: &'a str, fix: &'static str) -> Result<&'a str, TargetError> {
     rest.strip_prefix("///").ok_or_else(|| error("three slashes must follow the scheme", fix))
 }

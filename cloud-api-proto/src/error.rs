@@ -1,6 +1,6 @@
 //! Typed errors of the contract, converted to and from `google.rpc.Status` without loss.
 //!
-//! What a caller does after an error is decided by each controller's `error` module.
+//! This module does not decide what a caller does after an error. The `error` module of each controller does.
 
 use std::{collections::HashMap, fmt, str::FromStr as _, time::Duration};
 
@@ -14,11 +14,11 @@ use crate::{DOMAIN, v1alpha1::ItemError};
 /// retries".
 pub const PUSHBACK_HEADER: &str = "grpc-retry-pushback-ms";
 
-/// Delay after an exhausted resource quota, which rarely recovers soon.
+/// Retry delay after an exhausted resource quota, because a quota rarely recovers soon.
 const QUOTA_RETRY: Duration = Duration::from_mins(5);
-/// Delay after rejected credentials: vendors lock accounts with too many failures.
+/// Retry delay after rejected credentials, because vendors lock accounts after too many failures.
 const AUTH_RETRY: Duration = Duration::from_secs(30);
-/// Minimum delay, except for reasons that the table retries at once.
+/// Minimum retry delay, except for reasons for which [`Reason::retry`] permits a retry at once.
 const MIN_RETRY: Duration = Duration::from_millis(500);
 
 impl Reason {
@@ -28,7 +28,7 @@ impl Reason {
         self.as_str_name().trim_start_matches("REASON_")
     }
 
-    /// Parses `ErrorInfo.reason`. A reason of a newer contract is `Unspecified`.
+    /// Parses `ErrorInfo.reason`. A reason that only a newer contract defines becomes `Unspecified`.
     #[must_use]
     pub fn from_word(word: &str) -> Self {
         Self::from_str_name(&format!("REASON_{word}")).unwrap_or(Self::Unspecified)
@@ -57,7 +57,8 @@ impl Reason {
         }
     }
 
-    /// Adjusts a retry delay to the contract: none for reasons that are never retried, and at least the minimum for others.
+    /// Returns the retry delay that the contract permits for `asked`. Reasons that are never retried have no delay, and most others have a
+    /// minimum.
     #[must_use]
     pub fn retry(self, asked: Option<Duration>) -> Option<Duration> {
         match self {
@@ -102,15 +103,15 @@ pub struct Violation {
     pub description: String,
 }
 
-/// A typed error: sent by a server and read by a client.
+/// A typed error, which a server sends and a client reads.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{reason}: {message}")]
 pub struct AdapterError {
     /// The reason, which decides what the caller does.
     pub reason: Reason,
-    /// The gRPC code; `reason.code()` unless the peer is newer or not an adapter.
+    /// The gRPC code. It is `reason.code()` unless the server has a newer contract or is not an adapter.
     pub code: Code,
-    /// Message for humans: names the field and the fix.
+    /// The message for users, which names the field and the fix.
     pub message: String,
     /// Delay before the next attempt, in whole milliseconds. `None`: a retry is useless until something changes.
     pub retry_after: Option<Duration>,
@@ -162,7 +163,7 @@ impl AdapterError {
         self
     }
 
-    /// The form in which an item of a batch carries the error.
+    /// Returns the error in the form that an item of a batch contains.
     #[must_use]
     pub fn to_item(&self) -> ItemError {
         ItemError {
@@ -202,7 +203,8 @@ impl From<&Status> for AdapterError {
         let details = status.get_error_details();
         let (reason, metadata) = match details.error_info() {
             Some(info) if info.domain == DOMAIN => (Reason::from_word(&info.reason), info.metadata.clone()),
-            // A broken connection yields UNAVAILABLE without details, as if the adapter were not reachable.
+            // The client turns a broken connection into UNAVAILABLE without details. To callers this is the same as an adapter that is not
+            // reachable.
             Some(_) | None if status.code() == Code::Unavailable => {
                 (Reason::VendorUnavailable, HashMap::new())
             }

@@ -1,7 +1,7 @@
-//! The capabilities that a load balancer's specification needs. The adapter and its callers use this table, and there is no other.
+//! The capabilities that a load balancer's specification needs. The adapter and its callers use this single table.
 //!
-//! The patterns name every field of the contract. Therefore a new field does not compile until its capability is decided here, and no
-//! driver can silently ignore it.
+//! The patterns name every field of the contract. Therefore a new field compiles only after its capability is decided here, and no driver
+//! can silently ignore the field.
 
 use std::collections::BTreeSet;
 
@@ -43,18 +43,18 @@ pub mod name {
 }
 
 impl Capability {
-    /// The supported values of a choice. `None`: all.
+    /// Returns the supported values of a feature that has several values, or `None` if all are supported.
     pub fn values(&self) -> Option<impl Iterator<Item = &str>> {
         self.attributes.get("values").map(|list| list.split(','))
     }
 }
 
-/// A requested feature that some clouds lack.
+/// A requested feature that some clouds do not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
     /// The field of the contract, such as `spec.scheme` or `spec.listeners.algorithm`.
     pub field: &'static str,
-    /// Index of the listener with the field. `None`: the field does not belong to a listener.
+    /// Index of the listener that contains the field, or `None` if the field does not belong to a listener.
     pub listener: Option<usize>,
     /// The name of the capability.
     pub capability: &'static str,
@@ -87,7 +87,7 @@ pub fn needs(spec: &LoadBalancerSpec) -> Vec<Need> {
         load_balancer_id,
         shared_with,
         address_retention: _,
-        // All clouds support these fields.
+        // All clouds support these fields of the specification.
         class: _,
         backend_set_id: _,
         traffic_policy: _,

@@ -1,12 +1,12 @@
 //! The contract between the cloud controllers and a cloud adapter, and nothing else.
 //!
-//! The `.proto` files in `proto/` are the normative text; [`v1alpha1`] is generated from them and committed. [`error`] turns
-//! gRPC errors into typed reasons and back, and [`features`] says which capabilities a load balancer needs.
+//! The `.proto` files in `proto/` are the normative text; the committed code in [`v1alpha1`] is generated from these files. [`error`] turns
+//! gRPC errors into typed reasons and back. [`features`] says which capabilities a load balancer needs.
 
 pub mod error;
 pub mod features;
 
-/// The package `cloudadapter.v1alpha1`. Generated: see `codegen/`.
+/// The package `cloudadapter.v1alpha1`, generated as described in `codegen/`.
 #[allow(
     clippy::all,
     clippy::pedantic,

@@ -1,5 +1,5 @@
-//! `cloudctl adopt`: shows what another cloud controller manager left, and what a takeover would change. If it would change nothing, the
-//! switch is safe.
+//! `cloudctl adopt`: shows what another cloud controller manager left, and what a takeover would change. If the takeover would change
+//! nothing, the switch is safe.
 
 pub(crate) mod former;
 mod table;
@@ -27,10 +27,10 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdoptReport {
-    /// Time at which the pages were read.
+    /// Time at which the status pages were read.
     pub at: Timestamp,
-    /// Set if nothing in the cloud would change except ownership marks, nothing in the cluster would be replaced or removed, and the pages
-    /// and plans were complete.
+    /// Set if all status pages and plans were complete, and nothing in the cluster would be replaced or removed. In the cloud, only
+    /// ownership marks may change.
     pub safe: bool,
     /// Set if the controllers already run without `--dry-run`, and no other cloud controller manager runs.
     pub nothing_to_adopt: bool,
@@ -81,7 +81,6 @@ pub(crate) async fn read(common: &Common, now: Timestamp) -> Result<AdoptReport,
     Ok(report(now, gathered, former, missing))
 }
 
-/// Builds the report.
 fn report(now: Timestamp, gathered: Gathered, former: Former, missing: Vec<Missing>) -> AdoptReport {
     let Gathered { planners, objects, gaps } = gathered;
     let steps = objects.iter().flat_map(|it| &it.what.vendor);

@@ -1,4 +1,5 @@
-//! `cloudctl check`: what can be wrong before and after an installation, one line each, with a hint and the page to read.
+//! `cloudctl check`: finds what is wrong before and after an installation. Prints one line for each check, with a hint and a link to the
+//! documentation.
 
 mod after;
 mod before;
@@ -52,15 +53,15 @@ pub struct CheckReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Check {
-    /// What should be the case.
+    /// The state that the check expects.
     pub name: String,
     /// The result.
     pub result: CheckResult,
-    /// What was found.
+    /// The state that the check found.
     pub found: String,
-    /// What to do.
+    /// What the user should do.
     pub hint: Option<String>,
-    /// The page of the documentation with more about it.
+    /// The page of the documentation that explains the check.
     pub link: Option<String>,
 }
 
@@ -68,14 +69,14 @@ pub struct Check {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CheckResult {
-    /// It is so.
+    /// The check found the expected state.
     #[default]
     Ok,
-    /// It should be looked at, but need not be wrong.
+    /// The found state deserves attention, but need not be wrong.
     Warning,
-    /// It is not so.
+    /// The check did not find the expected state.
     Failed,
-    /// The user may not read what the check needs.
+    /// The user has no permission to read what the check needs.
     Unknown,
 }
 
@@ -103,7 +104,7 @@ impl About {
         self.result(CheckResult::Ok, found)
     }
 
-    /// Fails if there is any trouble.
+    /// Returns a failed check if there are troubles, otherwise a successful check.
     fn judged(self, troubles: &[String], found: impl Into<String>) -> Check {
         if troubles.is_empty() {
             return self.ok(found);
@@ -118,7 +119,7 @@ impl About {
     }
 }
 
-/// Checks, and repeats it while a check fails and there is time.
+/// Runs all checks, and repeats them while a check fails and time is left.
 pub(crate) async fn read(common: &Common, args: &CheckArgs, now: Timestamp) -> Result<CheckReport, Usage> {
     let began = Instant::now();
     loop {

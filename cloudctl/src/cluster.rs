@@ -32,7 +32,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Seconds since the last renewal after which a Lease counts as not held. This is longer than any Lease lasts, because clocks differ.
 const LEASE_EXPIRY_SECONDS: i64 = 30;
-/// The resource that the program must read to find the pages.
+/// The resource that the program must list to find the status pages.
 const PODS: &str = "pods";
 
 /// The name of the API server in the list of what is missing.

@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClustersReport {
-    /// Time at which the page was read.
+    /// Time at which the adapter's status page was read.
     pub at: Timestamp,
     /// The clusters, with the adapter's own cluster first.
     pub clusters: Vec<ClusterObjects>,

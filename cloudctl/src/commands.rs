@@ -35,7 +35,8 @@ const COMMON: &str = "Use \"cloudctl options\" for a list of options that all co
 /// The command that lists the common options.
 const OPTIONS: &str = "options";
 
-/// Shows what the cloud controllers and their adapter do. It reads their pages, and has no access to the cloud.
+/// Shows what the cloud controllers and their adapter do. Reads their status pages and objects in the cluster, and has no access to the
+/// cloud.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "cloudctl", version, after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -50,7 +51,7 @@ pub(crate) struct Options {
 pub(crate) enum Command {
     /// Show adapters, budgets, queues, breakers, listings, controllers, and the holders of shards
     Status,
-    /// Check the cluster before an installation, and the release after it: one line for everything that can be wrong
+    /// Check the cluster before an installation, or the release after it: one line for each check
     Check(CheckArgs),
     /// Show the desired state of one object, its state in the cloud, the plan, and what it waits for
     Explain(ExplainArgs),

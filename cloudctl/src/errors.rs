@@ -9,7 +9,7 @@ use crate::http;
 /// Time limit for a connection to the API server.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Formats an error with all its causes in one line, without repetitions and secrets.
+/// Formats an error with all its causes in one line, without repetitions or secrets.
 pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     in_time(&causes(error)).split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -34,7 +34,7 @@ pub struct ExplainReport {
     pub kind: String,
     /// `NAMESPACE/NAME` for a Service, the name for a Node.
     pub key: String,
-    /// Time at which the pages were read.
+    /// Time at which the status pages were read.
     pub at: Timestamp,
     /// The answers of all controllers, each from the replica that holds the object's shard if possible.
     pub explanations: Vec<ProcessReport<Explanation>>,
@@ -46,7 +46,7 @@ pub struct ExplainReport {
     pub budget: Option<OfBudget>,
     /// The latest Events of the controllers about the object, oldest first.
     pub events: Vec<ObjectEvent>,
-    /// Why no controller has the object, with similar names.
+    /// Why no controller knows the object, with suggestions of similar names.
     pub unknown: Option<String>,
     /// What could not be read.
     pub missing: Vec<Missing>,
@@ -58,7 +58,7 @@ pub struct ExplainReport {
 pub struct OfBudget {
     /// Queued calls of the controller that manages the object.
     pub queues: Vec<Queue>,
-    /// The buckets that the calls wait for, and those that are throttled or paused. Their history is left out.
+    /// The buckets that the calls wait for, and buckets that are throttled or paused. The history of the buckets is left out.
     pub budgets: Vec<Budget>,
     /// Circuit breakers that are not closed.
     pub breakers: Vec<Breaker>,
@@ -105,7 +105,7 @@ pub(crate) async fn read(
 }
 
 impl ExplainReport {
-    /// Whether any controller has the object.
+    /// Whether any controller knows the object.
     fn is_known(&self) -> bool {
         self.explanations.iter().any(|it| it.page.known)
     }
@@ -122,7 +122,6 @@ fn wants_none(page: &Explanation) -> bool {
     page.wanted.iter().any(|it| it == "no load balancer")
 }
 
-/// Builds the report from the pages.
 fn report(
     object: &Object,
     now: Timestamp,
@@ -156,8 +155,8 @@ fn report(
     }
 }
 
-/// Returns why a load balancer that is in sync serves no traffic. The lines are those of service-controller's
-/// `service-controller/src/reconcile/describe.rs`.
+/// Returns why a load balancer that is in sync serves no traffic. Recognises the lines that `service-controller/src/reconcile/describe.rs`
+/// writes.
 fn serves_nothing(page: &Explanation) -> Option<String> {
     if page.state != State::Settled || wants_none(page) {
         return None;
@@ -173,8 +172,8 @@ fn serves_nothing(page: &Explanation) -> Option<String> {
     none.then(|| "its load balancer has no backends".to_owned())
 }
 
-/// Replaces a controller's text about a wait for the budget by the adapter's text. The adapter knows the current length of its queue, a
-/// controller only the length at its last request.
+/// Replaces a controller's text about a wait for the budget by the adapter's text. The adapter knows the current length of its queue; a
+/// controller knows only the length at its last request.
 fn newer_words(page: &mut Explanation, task: &Task) {
     let waits = page.waits_for.as_deref().is_some_and(|it| it.starts_with(BUDGET));
     if waits && task.waits_for.starts_with(BUDGET) {
@@ -182,7 +181,7 @@ fn newer_words(page: &mut Explanation, task: &Task) {
     }
 }
 
-/// Returns, for each controller, the answer of the replica that holds the shard, or else of a replica that has the object.
+/// Returns one answer for each controller. It is from the replica that holds the shard, or else from a replica that knows the object.
 fn by_who_knows(pages: Vec<Page<Explanation>>) -> Vec<ProcessReport<Explanation>> {
     let mut best: Vec<Page<Explanation>> = Vec::new();
     for page in pages.into_iter().filter(|page| page.content.known) {

@@ -1,4 +1,5 @@
-//! Finds shards that no page covers. If no replica that was read holds a shard, an empty page proves nothing about its objects.
+//! Finds shards that no status page covers. If no replica that was read holds a shard, an empty page proves nothing about the shard's
+//! objects.
 
 use telemetry::report::ControllerStatus;
 

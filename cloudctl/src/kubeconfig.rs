@@ -25,7 +25,8 @@ pub(crate) enum Unconnected {
     Missing(String),
 }
 
-/// Reads the configuration from flags and environment, as kubectl does; in a pod also from its ServiceAccount.
+/// Reads the configuration from flags and environment, as kubectl does. In a pod without a kubeconfig, it comes from the pod's
+/// ServiceAccount.
 pub(crate) async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, Unconnected> {
     let read = match kubeconfig {
         Some(file) => read(file).map_err(|why| Unconnected::Usage(format!("--kubeconfig {why}")))?,

@@ -1,8 +1,8 @@
 //! `cloudctl` shows users and programs what the controllers and the adapter do. Under the name `kubectl-cloud`, it is the command `kubectl
 //! cloud`.
 //!
-//! The program reads the pages of the processes, over port-forwards of the API server or at URLs, and objects in the cluster. It has no
-//! access to the cloud. It lists at the end what could not be read, and shows everything else.
+//! The program reads the status pages of the processes through port-forwards of the API server or at URLs, and reads objects in the
+//! cluster. It has no access to the cloud. If something cannot be read, the program lists the gap at the end and shows everything else.
 //!
 //! - `options`: the flags.
 //! - `release`: the release of the chart whose objects are read.

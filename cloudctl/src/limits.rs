@@ -1,6 +1,6 @@
-//! `cloudctl limits simulate`: the effect of limits on vendor calls in a cluster of a given size. The only command that reads nothing but a
-//! file. The adapter's own scheduler decides, in virtual time, about the calls that the adapter and its controllers make. A simulation of
-//! hours takes milliseconds, and the same question always has the same answer.
+//! `cloudctl limits simulate` shows the effect of limits on vendor calls in a cluster of a given size. It is the only command that needs no
+//! cluster; it reads one file. The adapter's own scheduler decides, in virtual time, about the calls that the adapter and its controllers
+//! make. A simulation of hours takes milliseconds, and the same question always has the same answer.
 //!
 //! In reading order:
 //! - [`SimulateArgs`] and [`Question`]: the question. The adapter's own code parses the file;
@@ -52,8 +52,8 @@ pub(crate) struct LimitsArgs {
 /// The subcommands.
 #[derive(Clone, Debug, Subcommand)]
 enum What {
-    /// Simulate an adapter's file on a cluster of a given size, with the adapter's own scheduler in virtual time. Shows how long a start
-    /// and a new node take, how long users wait, which limit causes the longest wait, and which settings to change
+    /// Simulate an adapter's configuration file on a cluster of a given size, with the adapter's own scheduler in virtual time. Shows how
+    /// long a start and a new node take, how long users wait, which limit causes the longest wait, and which settings to change
     Simulate(SimulateArgs),
 }
 

@@ -39,7 +39,7 @@ pub(crate) enum Object {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectEvent {
-    /// Time of its last occurrence.
+    /// The time at which the Event last occurred.
     pub at: Option<Timestamp>,
     /// `Normal` or `Warning`.
     pub r#type: String,
@@ -71,7 +71,7 @@ pub(crate) fn key(text: &str) -> Result<Key, String> {
 }
 
 impl Key {
-    /// Returns the key in this namespace, which the user has named with `-n`.
+    /// Returns the key with the namespace that the user has named with `-n`. Fails if the key names another namespace.
     pub(crate) fn within(self, namespace: Option<&str>) -> Result<Self, String> {
         match (self.namespace.as_deref(), namespace) {
             (Some(own), Some(other)) if own != other => {
@@ -94,7 +94,7 @@ impl Object {
         Self::Service { namespace, name: key.name.clone() }
     }
 
-    /// Returns the key in the form in which pages have it.
+    /// Returns the object's key as the pages of the controllers show it: `NAME` for a Node, `NAMESPACE/NAME` for a Service.
     pub(crate) fn key(&self) -> String {
         match self {
             Self::Node(name) => name.clone(),
@@ -183,7 +183,7 @@ fn of_controller(event: Event) -> Option<ObjectEvent> {
     Some(ObjectEvent { at, r#type, reason, from, count, message: event.message.unwrap_or_default() })
 }
 
-/// Returns why no controller has the object, according to the API server.
+/// Returns why no controller reports the object, according to the API server.
 pub(crate) async fn why_unknown(cluster: &Cluster, object: &Object) -> String {
     match object {
         Object::Node(_) => {
@@ -216,7 +216,7 @@ fn why_unmanaged(service: &Service) -> Option<String> {
     class.map(|class| format!("its class {class} may belong to another controller"))
 }
 
-/// Formats the explanation as a sentence. `seen`: the existing names, and why this object is not managed.
+/// Formats as a sentence why the object is unknown. `seen` contains the names of existing objects, and why this object is not managed.
 fn unknown(object: &Object, seen: Result<(Vec<String>, Option<String>), Missing>) -> String {
     let (names, unmanaged) = match seen {
         Ok(seen) => seen,

@@ -25,7 +25,7 @@ use crate::{
 /// Flags of `cloudctl orphans`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct OrphansArgs {
-    /// Let service-controller delete load balancers: those of these UIDs, or --all
+    /// Let service-controller delete the load balancers with the given UIDs, or all load balancers with --all
     #[arg(long)]
     pub(crate) delete: bool,
     /// UIDs of the deleted Services
@@ -37,7 +37,7 @@ pub(crate) struct OrphansArgs {
     /// Delete without asking for confirmation
     #[arg(long, requires = "delete")]
     pub(crate) yes: bool,
-    /// Maximum time to wait until they are deleted
+    /// Maximum time to wait until the load balancers are deleted
     #[arg(long, requires = "delete", default_value = "5m", value_name = "TIME", value_parser = time)]
     pub(crate) timeout: Duration,
 }
@@ -52,8 +52,8 @@ pub struct OrphansReport {
     pub orphans: Vec<Orphan>,
     /// Number of further load balancers that are not listed.
     pub more: u64,
-    /// Releases whose load balancers no longer exist: the UID of the former Service, and its `NAMESPACE/NAME`. Only filled if everything
-    /// could be read.
+    /// The releases (permissions to delete) whose load balancers no longer exist. Maps the UID of the former Service to its
+    /// `NAMESPACE/NAME`. Only filled if everything could be read.
     pub stale: BTreeMap<String, String>,
     /// Why there may be more load balancers, one line for each reason.
     pub gaps: Vec<String>,
@@ -61,7 +61,7 @@ pub struct OrphansReport {
     pub missing: Vec<Missing>,
 }
 
-/// Reads the pages of service-controller, and the releases.
+/// Reads the pages of service-controller, and the releases of load balancers.
 pub(crate) async fn list(session: &mut Session) -> OrphansReport {
     let mut seen = read_pages(session).await;
     match releases::read(session).await {
@@ -72,7 +72,8 @@ pub(crate) async fn list(session: &mut Session) -> OrphansReport {
     seen
 }
 
-/// Returns the releases whose load balancers no longer exist. A page lists released load balancers first, so it shows all of them.
+/// Returns the releases whose load balancers no longer exist. A page lists released load balancers before all others, so none of them is
+/// cut off.
 fn stale(mut released: BTreeMap<String, String>, seen: &OrphansReport) -> BTreeMap<String, String> {
     if !seen.is_known() {
         return BTreeMap::new();
@@ -88,7 +89,7 @@ async fn read_pages(session: &mut Session) -> OrphansReport {
     report(session, pages)
 }
 
-/// Returns the processes of service-controller.
+/// Opens a session with the processes of service-controller.
 pub(crate) async fn open(common: &Common, now: Timestamp) -> Result<Session, Usage> {
     let mut session = Session::open(common, &[Component::ServiceController], now).await?;
     session.locate(common).await?;
@@ -98,7 +99,7 @@ pub(crate) async fn open(common: &Common, now: Timestamp) -> Result<Session, Usa
 /// Builds the report from the pages.
 fn report(session: &Session, pages: Vec<Page<ControllerStatus>>) -> OrphansReport {
     let mut gaps = gaps(Component::ServiceController, &pages);
-    // A page lists released load balancers first.
+    // A page lists released load balancers before all others, so an unreleased one on the page shows that no released one was cut off.
     let hides = |it: &ControllerStatus| it.more_orphans > 0 && it.orphans.iter().all(|it| it.released);
     if pages.iter().any(|it| hides(&it.content)) {
         gaps.push("the page does not list all load balancers whose deletion is permitted".to_owned());
@@ -113,7 +114,7 @@ fn report(session: &Session, pages: Vec<Page<ControllerStatus>>) -> OrphansRepor
 }
 
 impl OrphansReport {
-    /// Whether an orphan that no page shows certainly does not exist.
+    /// Whether the pages are complete, so that an orphan that no page shows does not exist.
     fn is_known(&self) -> bool {
         self.gaps.is_empty() && self.missing.is_empty()
     }

@@ -42,7 +42,7 @@ pub(crate) enum Color {
 }
 
 impl Color {
-    /// Whether the output has colours. `refused`: `NO_COLOR` is set.
+    /// Whether the output has colours. `refused` says whether `NO_COLOR` is set.
     pub(crate) fn is_on(self, refused: bool) -> bool {
         match self {
             Self::Auto => !refused && io::stdout().is_terminal(),
@@ -54,7 +54,7 @@ impl Color {
 
 /// The result of a command.
 pub(crate) trait Report: Serialize {
-    /// Writes the human-readable form. The list of missing things is added automatically.
+    /// Writes the human-readable form. The caller adds the list of what could not be read.
     fn show(&self, paper: &mut TextOutput);
 
     /// The names for `-o name`, as `explain` or another command accepts them.
@@ -65,7 +65,7 @@ pub(crate) trait Report: Serialize {
     /// What could not be read.
     fn missing(&self) -> &[Missing];
 
-    /// Whether everything that was read is well.
+    /// Whether everything that was read is in order.
     fn is_well(&self) -> bool;
 }
 
@@ -112,7 +112,7 @@ impl TextOutput {
         self.text.push_str(&table.render(indent, self.color));
     }
 
-    /// Adds a list under a heading, for example of missing things. Adds nothing if the list is empty.
+    /// Adds a list under a heading, for example of what could not be read. Adds nothing if the list is empty.
     pub(crate) fn list(&mut self, title: &str, tone: TextStyle, lines: impl IntoIterator<Item = String>) {
         let mut lines = lines.into_iter().peekable();
         if lines.peek().is_none() {
@@ -169,7 +169,7 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Prints to standard error, so that programs that read the report are not disturbed.
+/// Prints to standard error, so that a program that reads the report from standard output does not receive this text.
 pub(crate) fn say(text: &str) {
     let line = format!("{text}\n");
     // A closed standard error is not an error.

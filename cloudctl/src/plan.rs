@@ -26,14 +26,14 @@ pub struct PlanReport {
     pub at: Timestamp,
     /// The replicas whose plans were read.
     pub planners: Vec<Planner>,
-    /// What the pages do not cover, such as a shard that no replica holds, one line for each gap.
+    /// What the pages do not cover, such as a shard that no replica holds. One line for each gap.
     pub gaps: Vec<String>,
     /// The plans, sorted by kind and key.
     pub objects: Vec<Planned>,
     /// The cost of the changes in the cloud, by family.
     pub price: Vec<Price>,
-    /// How long the changes take at least, at the adapter's current rates. `None`: the time is not known, or the adapter currently sends no
-    /// calls.
+    /// The minimum time for all changes, at the adapter's current rates. `None` if the time is not known, or if the adapter currently sends
+    /// no calls.
     pub at_least_seconds: Option<f64>,
     /// What could not be read.
     pub missing: Vec<Missing>,

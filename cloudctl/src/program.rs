@@ -69,7 +69,7 @@ fn is_plugin(called: Option<&OsString>) -> bool {
 }
 
 fn started(options: &Options) -> anyhow::Result<ExitCode> {
-    // Fails if a provider is already installed, which is not a problem.
+    // The installation only fails if a provider is already installed, which is not a problem.
     let _first = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.context("cannot start the runtime")?.block_on(answer(options))

@@ -1,4 +1,5 @@
-//! The releases of the chart in the cluster. They are found by the labels of their objects, because values of the chart change the names.
+//! Finds the releases of the chart in the cluster. The search uses the labels of objects, because their names depend on values of the
+//! chart.
 
 use kube::ResourceExt;
 
@@ -10,17 +11,17 @@ use crate::{
 };
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
 
-/// What is missing if the chart is not installed.
+/// The entry in the list of what could not be read, for a chart that is not installed.
 pub(crate) const NOT_INSTALLED: &str = "pods of the Helm release";
 
 /// A release of the chart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Release {
-    /// The namespace of its objects.
+    /// The namespace of the release's objects.
     pub(crate) namespace: String,
     /// The name of the release. `None`: the name is not known, and objects of all releases in the namespace are read.
     pub(crate) name: Option<String>,
-    /// The beginning of the names of its objects: empty, or the chart's value `fullnameOverride` and a dash.
+    /// The prefix of the names of the release's objects: empty, or the chart's value `fullnameOverride` and a dash.
     prefix: String,
 }
 
@@ -29,7 +30,7 @@ pub(crate) struct Release {
 pub(crate) struct Found {
     pub(crate) release: Release,
     pub(crate) pods: Vec<Pod>,
-    /// The Deployments. `None`: they may not be listed.
+    /// The Deployments. `None` if the user may not list Deployments.
     pub(crate) deployments: Option<Vec<Deployed>>,
 }
 
@@ -68,7 +69,8 @@ impl Release {
         }
     }
 
-    /// Returns the shard of this component that a Lease is for. A Lease that its holder has recreated has no labels, only the name.
+    /// Returns the shard of this component that the Lease belongs to. If the holder has recreated the Lease, the Lease has no labels, and
+    /// only the name tells the shard.
     pub(crate) fn shard(&self, component: Component, lease: &Lease) -> Option<u32> {
         let name = lease.metadata.name.as_deref()?;
         let rest = if lease.labels().contains_key(INSTANCE) {
@@ -135,7 +137,8 @@ async fn read(
     }
 }
 
-/// Finds the release by its Deployments alone, for processes that are read at URLs. Without permission, the name stays unknown.
+/// Finds the release by its Deployments alone, for processes that are read at URLs. Without permission to list Deployments, the name stays
+/// unknown.
 pub(crate) async fn locate(cluster: &Cluster, common: &Common) -> Result<Release, Usage> {
     let unknown = Release::within(common.release_namespace());
     let Ok(deployments) = cluster.deployments(Some(&unknown.namespace)).await else { return Ok(unknown) };
@@ -162,7 +165,7 @@ fn releases(pods: &[Pod], deployments: Option<&[Deployed]>) -> Vec<Release> {
     all
 }
 
-/// Returns where the releases are, if none is where the flags say.
+/// Returns where other releases are, if none matches the flags.
 fn nowhere(common: &Common, others: &[Release]) -> Missing {
     let namespace = common.release_namespace();
     let named = common.release.as_ref().map(|name| format!("release {name} ")).unwrap_or_default();

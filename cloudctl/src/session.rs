@@ -37,7 +37,7 @@ const PORT: &str = "http";
 /// The processes and the API server that a command reads from.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// The API server. `None`: the program is not connected; `missing` has the cause.
+    /// The API server. `None` if the program is not connected; `missing` then contains the cause.
     pub(crate) cluster: Option<Cluster>,
     /// The release of the chart that is read.
     pub(crate) release: Release,
@@ -195,8 +195,8 @@ impl Process {
     }
 }
 
-/// Returns these components, except controllers that are disabled in the chart, which have no Deployment. Without permission to list
-/// Deployments, returns all of them.
+/// Returns these components without the controllers that the chart disables, which have no Deployment. If Deployments may not be listed,
+/// returns all components.
 fn installed(found: &Found, components: &[Component]) -> Vec<Component> {
     let Some(deployments) = &found.deployments else { return components.to_vec() };
     let stays = |component: &&Component| {
@@ -208,7 +208,7 @@ fn installed(found: &Found, components: &[Component]) -> Vec<Component> {
     components.iter().filter(stays).copied().collect()
 }
 
-/// Returns the processes of these components that have pages, and what is missing.
+/// Returns the processes of these components that have pages. Also returns the components and pods whose pages cannot be read.
 fn of_pods(pods: &[Pod], components: &[Component], namespace: &str) -> (Vec<Process>, Vec<Missing>) {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for &component in components {

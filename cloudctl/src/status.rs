@@ -97,8 +97,8 @@ pub(crate) async fn of_session(session: &mut Session) -> StatusReport {
     report(session, adapters, controllers, &leases)
 }
 
-/// Returns why the namespace from `--release-namespace` may be wrong. `None`: a controller has a Lease there. Needed only if all processes
-/// are given by `--url`, because then no pod was looked up in the namespace.
+/// Returns why the namespace from `--release-namespace` may be wrong, or `None` if a controller has a Lease there. This check is needed
+/// only if all processes are given by `--url`, because then no pod was looked up in the namespace.
 fn elsewhere(release: &Release, shards: &[Shard]) -> Option<Missing> {
     let of_lease = |it: &Shard| it.renewed.is_some() && it.controller != Component::CloudAdapter.name();
     let namespace = &release.namespace;
@@ -133,7 +133,7 @@ fn reports<T>(pages: Vec<Page<T>>) -> Vec<ProcessReport<T>> {
     pages.into_iter().map(|it| ProcessReport { process: it.process.name, page: it.content }).collect()
 }
 
-/// Returns the shards according to the Leases; if the Leases cannot be read, according to the replicas.
+/// Returns the shards according to the Leases. If the Leases cannot be read, returns the shards according to the replicas.
 fn shards(
     release: &Release,
     controllers: &[ProcessReport<ControllerStatus>],
@@ -161,7 +161,7 @@ fn shards(
     all
 }
 
-/// Returns the shard that a Lease is for, with its holder.
+/// Returns the shard to which a Lease belongs, with its holder.
 fn of_lease(component: Component, shard: u32, lease: &Lease, now: Timestamp) -> Shard {
     let spec = lease.spec.clone().unwrap_or_default();
     let renewed = spec.renew_time.as_ref().map(|MicroTime(at)| *at);
@@ -178,7 +178,7 @@ fn unheld(shard: &Shard) -> String {
     )
 }
 
-/// Whether a replica holds no shard, while no holder of any shard of its controller is known.
+/// Whether a replica holds no shard, and no holder of any other shard of its controller is known either.
 fn is_idle(page: &ControllerStatus, shards: &[Shard]) -> bool {
     page.held.is_empty() && !shards.iter().any(|it| it.controller == page.controller)
 }
@@ -213,7 +213,8 @@ fn of_controller(ProcessReport { process, page }: &ProcessReport<ControllerStatu
     all.map(|why| format!("{} {process}: {why}", page.controller)).collect()
 }
 
-/// Returns lines about the objects that have been out of sync for long. Objects above the limit share one line. In a dry run, returns none.
+/// Returns lines about the objects that have been out of sync for a long time. Objects above the limit share one line. In a dry run,
+/// returns no lines.
 fn long_waits(
     ProcessReport { process, page }: &ProcessReport<ControllerStatus>,
     now: Timestamp,

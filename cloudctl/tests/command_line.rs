@@ -1,4 +1,4 @@
-//! Tests of errors for wrong usage, and of runs that find nothing to read. They need no cluster.
+//! Tests of errors for wrong usage, and of runs that find nothing to read. The tests need no cluster.
 
 #![expect(clippy::expect_used, reason = "clippy knows tests, but not their helpers")]
 
@@ -20,7 +20,7 @@ fn run(home: &Path, args: &[&str]) -> Output {
     command.output().expect("the program runs")
 }
 
-/// Exit code, standard output and standard error.
+/// Runs the program, and returns its exit code, standard output and standard error.
 fn said(args: &[&str]) -> (i32, String, String) {
     let home = tempfile::tempdir().expect("a directory");
     let kubeconfig = home.path().join("config");
@@ -124,7 +124,7 @@ fn secrets_of_a_broken_kubeconfig_are_not_printed() {
     }
 }
 
-/// Secrets of a credential plugin with invalid output, of a plugin that fails, and of a proxy.
+/// The program prints no secrets of a credential plugin with invalid output, of a plugin that fails, or of a proxy.
 #[test]
 fn secrets_of_an_unusable_kubeconfig_are_not_printed() {
     let plugin = |script: &str| {

@@ -21,8 +21,8 @@ use crate::{
     tracker::{Made, Undo},
 };
 
-/// Maximum time for the removal of the objects of one check. The limit in effect is the smaller of this constant and `timings.converge`,
-/// and `timings.converge` while the adapter works on a deletion.
+/// Maximum time for the removal of the objects of one check. While the adapter works on a deletion, `timings.converge` is the limit.
+/// Otherwise the smaller of both values is.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Pause between two attempts.
 const TICK: Duration = Duration::from_millis(100);
@@ -33,8 +33,8 @@ const EPOCH: u64 = 1 << 40;
 /// Maximum number of upserts and deletes in one request. Source: contract, ApplyRoutes.
 const ROUTES_MAX: usize = 200;
 
-/// Removes everything. `exclusive`: whether the check had exclusive use of the adapter.
-/// Returns the objects that are left, one line for each.
+/// Removes the objects that the check created. Returns the objects that are left, one line for each. `exclusive` says whether the check had
+/// exclusive use of the adapter.
 pub(crate) async fn clean(cx: &Context, exclusive: bool) -> Vec<String> {
     let end = Instant::now() + LIMIT.min(cx.params().timings.converge);
     let made = cx.tracker().take();
@@ -92,7 +92,7 @@ async fn remove_all(cx: &Context, made: &Made, end: Instant) -> Vec<String> {
     balancers.into_iter().flatten().chain(routes.into_iter().flatten()).collect()
 }
 
-/// Deletes one load balancer. Returns a line if it is left.
+/// Deletes one load balancer. Returns a description of the load balancer if the deletion does not complete.
 async fn remove(cx: &Context, mut request: DeleteLoadBalancerRequest, end: Instant) -> Option<String> {
     let key = request.key.clone().unwrap_or_default();
     request.fence = Some(cx.cluster().fence_of(EPOCH, 1));
@@ -112,7 +112,7 @@ async fn remove(cx: &Context, mut request: DeleteLoadBalancerRequest, end: Insta
                 end = end.max(late);
                 format!("{:?}", answer.state())
             }
-            // An adapter creates nothing for an invalid key. If it did, the listing shows the object.
+            // An adapter creates nothing for an invalid key. If the adapter did create an object, the listing shows the object.
             Err(error) if error.reason == Reason::FieldInvalid => return None,
             Err(error) => error.to_string(),
         };

@@ -46,7 +46,7 @@ pub struct Cluster {
     samples: Arc<Samples>,
 }
 
-/// The desired state of one load balancer. Checks may change `request` and `backends` before sending it.
+/// The desired state of one load balancer. Checks may change `request` and `set` before they send the requests.
 #[derive(Clone, Debug)]
 pub struct Balancer {
     /// The Ensure request; [`Self::backends`] sets `spec.backend_set_id`.
@@ -61,8 +61,8 @@ impl Cluster {
         Self { id: id.into(), shard, network: network % NETWORKS, sequence: Arc::default(), samples }
     }
 
-    /// The same cluster with another shard and other objects. Shards keep checks independent of each other if the adapter serves only one
-    /// cluster.
+    /// Returns the same cluster with another shard, and therefore with other objects. If the adapter serves only one cluster, shards keep
+    /// checks independent of each other.
     pub(crate) fn sharded(self, shard: &str) -> Self {
         Self { shard: shard.into(), ..self }
     }
@@ -121,7 +121,7 @@ impl Cluster {
 
     /// A valid load balancer for the Service `shop/<name>`: on the internet, IPv4, TCP port 80, without backends.
     ///
-    /// The same name means the same Service. Add backends before sending it.
+    /// The same name always stands for the same Service. Add backends before sending the request.
     pub fn balancer(&self, name: &str) -> Balancer {
         let uid = self.uid(name);
         let request = EnsureLoadBalancerRequest {
@@ -153,7 +153,7 @@ impl Cluster {
         uuid(&[&self.id, &self.shard, name])
     }
 
-    /// The n-th pod CIDR of this cluster, 0..[`POD_CIDRS`], in canonical form. Clusters of the same run have different pod CIDRs.
+    /// The n-th pod CIDR of this cluster in canonical form, for `n` in 0..[`POD_CIDRS`]. Clusters of the same run have different pod CIDRs.
     pub fn pod_cidr(&self, n: u16) -> String {
         let base = (10_u32 << 24) | (u32::try_from(self.network).unwrap_or(0) << 14);
         let address = base | (u32::from(n % POD_CIDRS) << 4);
@@ -294,7 +294,7 @@ pub fn backend(machine: &Instance) -> Backend {
     }
 }
 
-/// A UUID of version 8, which permits any content, derived from words. Source: RFC 9562, section 5.8.
+/// Derives a UUID from words. The UUID has version 8, which permits any content. Source: RFC 9562, section 5.8.
 pub(crate) fn uuid(words: &[&str]) -> String {
     let digest = hex(&Sha256::digest(words.join("/")));
     let part = |from: usize, to: usize| digest.get(from..to).unwrap_or_default();

@@ -44,12 +44,12 @@ pub const ROUTE_TAGS: &str = "routes.ownership-tags";
 const TICK: Duration = Duration::from_millis(25);
 /// Longest retry delay that a healthy adapter sends.
 const PAUSE_MAX: Duration = Duration::from_secs(15);
-/// Maximum number of provider IDs in a variable of a command: systems limit the size of a variable. Source: Linux, execve(2),
-/// MAX_ARG_STRLEN.
+/// Maximum number of provider IDs in an environment variable of a command, because systems limit the size of a variable. Source: Linux,
+/// execve(2), MAX_ARG_STRLEN.
 const IDS_MAX: usize = 400;
 
-/// The environment of a check: callers of the adapter, the check's own clusters, the proxy, commands. All objects that it creates are
-/// removed after the check.
+/// The environment of a check: clients of the adapter, the check's own clusters, the proxy and commands. All objects that the check creates
+/// are removed after the check.
 #[derive(Debug)]
 pub struct Context {
     params: Arc<Params>,
@@ -71,7 +71,7 @@ pub(crate) struct Run {
     pub(crate) visits_replicas: bool,
     /// Seed of all random choices.
     pub(crate) seed: u64,
-    /// Distinguishes two runs with the same seed in the cloud.
+    /// Distinguishes the objects that two runs with the same seed create in the cloud.
     pub(crate) nonce: u64,
     pub(crate) repetition: u32,
 }
@@ -116,8 +116,8 @@ impl Context {
         named.and_then(|one| one.attributes.get(attribute)).is_some_and(|said| said == value)
     }
 
-    /// Whether the vendor can store the owner of a route. If it cannot, a route is attributed to a cluster if it is inside the cluster's
-    /// CIDRs and leads to the instance of the named node.
+    /// Whether the vendor can store the owner of a route. Otherwise a route belongs to a cluster if the cluster's CIDRs contain its
+    /// destination and its next hop is the instance of the named node.
     pub fn has_route_tags(&self) -> bool {
         self.can(ROUTE_TAGS)
     }
@@ -226,7 +226,8 @@ impl Context {
 
     // Clusters.
 
-    /// Returns the check's own virtual cluster, the same on each call; or the only cluster that the adapter serves, if there is only one.
+    /// Returns the check's own virtual cluster, which is the same on each call. If the adapter serves only one cluster, returns that
+    /// cluster.
     pub fn cluster(&self) -> Cluster {
         let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(first) = clusters.first() {
@@ -495,7 +496,7 @@ impl Context {
                     _ => return Ok(None),
                 }
             }
-            // The check accepts for all batches what the adapter read for the first one.
+            // For the later batches, the check accepts data that the adapter read since the first batch began.
             context = cluster.as_of(begin);
         }
         Ok((seen.len() == ids.len()).then_some(seen))

@@ -1,4 +1,4 @@
-//! Assertions. The first argument is the sentence of the contract. If the assertion fails, it reports what was observed.
+//! Assertions. The argument `wants` is the sentence of the contract. A failed assertion reports this sentence and what was observed.
 
 use std::fmt::Debug;
 

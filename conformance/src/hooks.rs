@@ -1,27 +1,27 @@
 //! Shell commands of the parameter file, for actions that only the vendor or the adapter's host can perform.
 //!
-//! A command runs with `sh -c` and the variables that [`Hook`] documents, plus those of its lane. It must exit with 0 within its time
-//! limit. Its standard output is its answer, so a process that it starts must write elsewhere. The suite kills the command when it stops
-//! waiting.
+//! A command runs with `sh -c`, the variables that [`Hook`] documents, and the variables of its lane. It must exit with 0 within its time
+//! limit. Its standard output is its answer, so its background processes must write elsewhere. The suite kills a command that it no longer
+//! waits for.
 
 use std::{collections::BTreeMap, fmt, process::Stdio, time::Duration};
 
 use serde::Deserialize;
 use tokio::{io::AsyncReadExt as _, process::Command};
 
-/// Maximum bytes of output; more is a defect of the command.
+/// Maximum output of a command in bytes. More output is a defect of the command.
 const OUTPUT_MAX: u64 = 16 * 1024 * 1024;
 
 /// A command that the parameter file may define, with its variables and its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Hook {
-    // In the cloud.
+    // The following commands act in the cloud.
     /// Creates `COUNT` running instances called `NAME-0`, `NAME-1` ...; prints their provider IDs, one per line, in that order.
     CreateInstances,
     /// Deletes all of `PROVIDER_IDS` (separated by blanks). Instances that are already gone are not an error.
     DeleteInstances,
-    /// Shuts `PROVIDER_ID` down, so that it exists and does not run.
+    /// Shuts `PROVIDER_ID` down. The instance still exists, but does not run.
     StopInstance,
     /// Starts `PROVIDER_ID` again.
     StartInstance,
@@ -33,7 +33,7 @@ pub enum Hook {
     CreateLoadBalancer,
     /// Deletes the load balancer `VENDOR_ID`, if it still exists.
     DeleteLoadBalancer,
-    /// Prints a description of the load balancer `VENDOR_ID`: equal output means that it was not changed.
+    /// Prints a description of the load balancer `VENDOR_ID`. Equal output means that the load balancer was not changed.
     DescribeLoadBalancer,
     /// Sets the state of the load balancer `VENDOR_ID` to ERROR.
     BreakLoadBalancer,
@@ -50,7 +50,7 @@ pub enum Hook {
     /// Makes the vendor's reads lag behind its writes by `MILLISECONDS`; 0 ends the lag.
     LagReads,
 
-    // On the adapter's host. `REPLICA` is the index of the replica, from 0.
+    // The following commands act on the adapter's host. `REPLICA` is the index of the replica, from 0.
     /// Kills the adapter at once, as SIGKILL does. Returns when it is gone.
     KillAdapter,
     /// Asks the adapter to end, as SIGTERM does. Returns when it is gone.
@@ -62,7 +62,7 @@ pub enum Hook {
     StartAdapterWithNextHash,
     /// Replaces the adapter's configuration file with an invalid one.
     BreakConfig,
-    /// Restores a valid configuration file with another text than the first one, so that its revision differs.
+    /// Restores a valid configuration file. Its text differs from the text of the first file, so its revision differs too.
     MendConfig,
     /// Gives the adapter new vendor credentials; the old ones stay valid.
     RotateCredentials,
@@ -108,7 +108,8 @@ pub enum HookError {
 }
 
 impl Hooks {
-    /// Sets the variables of a lane. `limit` applies to commands; the readiness of a started adapter has its own limit.
+    /// Creates the commands of a lane with the variables `env`. `limit` is the time limit of each command; the readiness of a started
+    /// adapter has its own limit.
     pub fn new(commands: BTreeMap<Hook, String>, env: BTreeMap<String, String>, limit: Duration) -> Self {
         Self { commands, env, limit }
     }

@@ -1,4 +1,4 @@
-//! One adapter with its environment: callers, the proxy behind it, commands.
+//! One adapter with its environment: the clients of the adapter, the proxy between adapter and vendor, and the commands.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

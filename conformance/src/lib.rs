@@ -1,13 +1,12 @@
 //! Tests a cloud adapter in any language against the contract.
 //!
-//! In reading order: [`params`] (the parameter file), [`check`] and [`checks`] (the checks), [`mod@run`] and [`report`]; the environment of
-//! a check: [`context`], [`api`], [`cluster`], [`proxy`], [`hooks`], [`expect`].
+//! Read the modules in this order: [`params`] (the parameter file), [`check`] and [`checks`] (the checks), [`mod@run`] and [`report`].
+//! These modules are the environment of a check: [`context`], [`api`], [`cluster`], [`proxy`], [`hooks`], [`expect`].
 //!
 //! # How to write a check
-//! Each family has a file, `checks/<family>.rs`, and each check a function, whose doc comment begins with the section of the contract. The
-//! names that most checks use are in `checks/prelude.rs`.
-//! Sections are those of the `.proto` files (`load_balancer_service.proto, EnsureLoadBalancer`), because authors of adapters read these
-//! files.
+//! Each family of checks has a file, `checks/<family>.rs`. Each check is a function, and its doc comment begins with the section of the
+//! contract that the check verifies. The names that most checks use are in `checks/prelude.rs`. Sections are those of the `.proto` files
+//! (`load_balancer_service.proto, EnsureLoadBalancer`), because authors of adapters read these files.
 //!
 //! ```ignore
 //! pub(super) const CHECKS: &[Check] = &[

@@ -18,7 +18,7 @@ use crate::{
 
 /// Pause of a caller between two calls.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Time limit for a few calls.
+/// Time limit for the calls that a check waits for.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of failures that are reported.
 const SHOWN_MAX: usize = 5;

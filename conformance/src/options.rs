@@ -71,7 +71,7 @@ pub(crate) struct Adapter {
     /// PEM file with the key of the client certificate
     #[arg(long, value_name = "FILE", requires = "client_cert")]
     client_key: Option<PathBuf>,
-    /// ID of the only cluster that the adapter serves [default: it serves any]
+    /// ID of the only cluster that the adapter serves [default: the adapter serves any cluster]
     #[arg(long, value_name = "UID", requires = "endpoint")]
     cluster_id: Option<String>,
 }
@@ -94,7 +94,7 @@ pub(crate) struct Choice {
     /// Seed of all random choices; printed by each run [default: random]
     #[arg(long)]
     seed: Option<u64>,
-    /// Number of checks that share an adapter at once; checks that need exclusive use always run alone
+    /// Maximum number of checks that use an adapter at the same time; checks that need exclusive use always run alone
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     parallel: u16,
     /// Number of times that each check runs
@@ -103,7 +103,7 @@ pub(crate) struct Choice {
     /// Maximum duration of a check, such as 90s [default: the limit of each check]
     #[arg(long, value_name = "TIME", value_parser = time)]
     check_timeout: Option<Duration>,
-    /// Maximum duration of the run, such as 30m; ends it as Ctrl-C does
+    /// Maximum duration of the run, such as 30m; after this time, the run ends as after Ctrl-C
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) timeout: Option<Duration>,
 }
@@ -135,7 +135,7 @@ impl Options {
         Ok(params)
     }
 
-    /// What to run, and how.
+    /// Returns which checks to run, and how.
     pub fn selection(&self) -> Selection {
         let Choice { tier, include, skip, seed, parallel, repeat, check_timeout, .. } = self.choice.clone();
         let (parallel, limit) = (usize::from(parallel), check_timeout);

@@ -18,7 +18,7 @@ use telemetry::nearest;
 
 use crate::hooks::Hook;
 
-/// The whole file.
+/// The content of the parameter file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Params {
@@ -26,7 +26,8 @@ pub struct Params {
     pub lanes: Vec<LaneParams>,
     /// An adapter that authenticates callers, for the checks of identities.
     pub secured: Option<LaneParams>,
-    /// Two replicas of one adapter, for the checks of standby and failover; `endpoint` names both, `replicas` each of them.
+    /// Two replicas of one adapter, for the checks of standby and failover. `endpoint` contains the addresses of both replicas, and
+    /// `replicas` lists the endpoint of each replica.
     pub replicas: Option<LaneParams>,
     /// Commands, by the names of [`Hook`]. Those of a lane take precedence.
     pub hooks: BTreeMap<Hook, String>,
@@ -50,7 +51,7 @@ pub struct LaneParams {
     pub endpoint: String,
     /// Endpoint of each replica, if there are several.
     pub replicas: Vec<String>,
-    /// TLS towards the adapter.
+    /// The TLS settings of connections to the adapter.
     pub tls: TlsParams,
     /// ID of the only cluster that the adapter serves. Default: the adapter serves any cluster, and each check uses a new one.
     pub cluster_id: Option<String>,
@@ -68,13 +69,13 @@ pub struct LaneParams {
     pub env: BTreeMap<String, String>,
 }
 
-/// TLS towards the adapter.
+/// The TLS settings of connections to the adapter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct TlsParams {
     /// PEM file with the CA of the adapter's certificate.
     pub ca_file: Option<PathBuf>,
-    /// The name that the certificate must carry.
+    /// The server name that the adapter's certificate must contain.
     pub server_name: Option<String>,
 }
 
@@ -88,7 +89,7 @@ pub struct Identities {
     pub service_controller: Option<IdentityParams>,
     /// Identity of the route-controller.
     pub route_controller: Option<IdentityParams>,
-    /// Identity of an operator: watches and dry runs.
+    /// Identity of an operator, for watches and dry runs.
     pub operator: Option<IdentityParams>,
     /// A valid identity without a role.
     pub stranger: Option<IdentityParams>,
@@ -106,8 +107,9 @@ pub struct IdentityParams {
     pub key_file: Option<PathBuf>,
 }
 
-/// The suite's own proxy between adapter and vendor. It serves requests for its own address (set it as the adapter's base URL of the
-/// vendor), and works as an HTTP proxy for absolute URLs and CONNECT, whose TLS it terminates with certificates of its own CA.
+/// The suite's own proxy between adapter and vendor. It serves requests for its own address; for this, set the address as the vendor's base
+/// URL in the adapter. It is also an HTTP proxy for absolute URLs and CONNECT, and terminates the TLS of CONNECT with certificates of its
+/// own CA.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProxyParams {
@@ -116,14 +118,15 @@ pub struct ProxyParams {
     /// The vendor's base URL, for requests to the proxy's own address.
     #[serde(default, deserialize_with = "uri")]
     pub upstream: Option<Uri>,
-    /// For a vendor with several services: base URLs by the first part of the path, such as `/compute`, which is cut off. Other requests go
-    /// to `upstream`.
+    /// For a vendor with several services: the base URL of each service, keyed by a path prefix such as `/compute`. The proxy removes the
+    /// prefix. Requests with another path go to `upstream`.
     #[serde(default, deserialize_with = "uris")]
     pub upstreams: BTreeMap<String, Uri>,
-    /// Whether `listen` itself speaks TLS, with a certificate of the proxy's CA.
+    /// Whether the proxy uses TLS on its own address `listen`, with a certificate of the proxy's CA.
     #[serde(default)]
     pub tls: bool,
-    /// PEM file of the proxy's CA, which the adapter must trust. If it does not exist, it is created, with its key beside it (`.key`).
+    /// PEM file of the proxy's CA, which the adapter must trust. If the file does not exist, the proxy creates it, with the CA's key beside
+    /// it (`.key`).
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
     /// PEM file with the CA of the vendor's certificate. Default: the CAs of the system.
@@ -149,7 +152,7 @@ impl ProxyParams {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct VendorParams {
-    /// Requests that list, each with the form of an empty page.
+    /// The list requests of the vendor's API, each with the body of an empty page.
     pub lists: Vec<ListParams>,
     /// Patterns of requests that only read although their method is not GET or HEAD.
     pub reads: Vec<Pattern>,
@@ -157,7 +160,7 @@ pub struct VendorParams {
     pub request_id_header: Option<String>,
 }
 
-/// A request that lists.
+/// A list request of the vendor's API.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListParams {
@@ -179,9 +182,9 @@ pub struct Samples {
     pub parameters: BTreeMap<String, String>,
     /// An address that is reserved and free, for `lb.reserved-ip`.
     pub reserved_address: Option<String>,
-    /// Number of instances that one check may create: 10,000 for INS-16; listings of several pages need fewer. Default: 10.
+    /// Number of instances that one check may create. INS-16 needs 10,000; checks of listings with several pages need fewer. Default: 10.
     pub machines: Option<usize>,
-    /// A provider ID of another provider or region. Default: one of a fictitious provider.
+    /// A provider ID of another provider or region. Default: a provider ID of a fictitious provider.
     pub foreign_provider_id: Option<String>,
     /// A provider ID in the vendor's form, of an instance that never existed.
     pub missing_provider_id: Option<String>,
@@ -193,7 +196,7 @@ pub struct Samples {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Limits {
-    /// Limits by bucket.
+    /// The limits of each bucket, keyed by the bucket's name.
     pub buckets: BTreeMap<String, BucketParams>,
 }
 
@@ -205,7 +208,7 @@ pub struct BucketParams {
     pub rate: f64,
     /// Burst.
     pub burst: f64,
-    /// The calls that the bucket limits: matched against `METHOD /path?query`.
+    /// Pattern of the calls that the bucket limits, matched against `METHOD /path?query`.
     pub calls: Pattern,
 }
 
@@ -219,7 +222,7 @@ pub struct Timings {
     /// Maximum duration of a command.
     #[serde(deserialize_with = "duration")]
     pub hook: Duration,
-    /// Maximum time until a load balancer is ACTIVE, or ABSENT. Beyond 30 s, the limits of checks grow with it.
+    /// Maximum time until a load balancer is ACTIVE, or ABSENT. If this time exceeds 30 s, the limits of checks grow accordingly.
     #[serde(deserialize_with = "duration")]
     pub converge: Duration,
     /// Maximum time until a started adapter is ready, or until another replica has replaced a killed one.

@@ -51,7 +51,7 @@ async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
     writable("--json", options.output.json.as_deref())?;
     let stop = CancellationToken::new();
     let limit = options.choice.timeout;
-    // One listener for both signals of the run: a signal between two listeners would be lost.
+    // The run uses one listener for the first and the second Ctrl-C, because a signal between two listeners would be lost.
     let mut interrupts = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let (report, interrupted) = {
         let running = run(params, &selection, Arc::new(Terminal::new()), stop.clone());
@@ -125,7 +125,7 @@ fn print(text: &str) -> anyhow::Result<()> {
     io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
 }
 
-/// Fails before the run if a report could not be written after it. Keeps existing content until then, and leaves no new file behind.
+/// Checks before the run that the report can be written after the run. Leaves an existing file unchanged, and leaves no new file behind.
 fn writable(flag: &str, path: Option<&Path>) -> anyhow::Result<()> {
     let Some(path) = path else { return Ok(()) };
     let new = !path.exists();

@@ -1,7 +1,7 @@
 //! The proxy between adapter and vendor: counts every call, and injects faults into those that match a rule.
 //!
-//! The proxy depends only on HTTP, so it works with adapters in any language. Vendor-specific facts (which calls list, the form of an empty
-//! page) come from the parameter file.
+//! The proxy depends only on HTTP, so it works with adapters in any language. Vendor-specific facts (the calls that list, and the body of
+//! an empty page) come from the parameter file.
 //!
 //! In reading order: `rule` decides which calls are affected and how, `log` records calls, `forward` sends one call to the vendor, `answer`
 //! is the response, `server` listens, `authority` issues certificates.
@@ -107,7 +107,7 @@ impl Proxy {
         self.shared.log().since(mark)
     }
 
-    /// Whether the parameter file has the form of an empty page of this collection.
+    /// Whether the parameter file defines the empty page of this collection.
     pub fn knows_list(&self, collection: &str) -> bool {
         self.shared.vendor.lists.iter().any(|list| list.collection == collection)
     }
@@ -147,8 +147,8 @@ impl Injection {
         if self.fired() > 0 { Ok(()) } else { Err(Stop::failed(wants, "the vendor received no such call")) }
     }
 
-    /// Waits until the rule affects a call; for [`Action::HoldBefore`] and [`Action::HoldAfter`], until it holds a call.
-    /// Returns an error if the rule affects no call within the limit, which means that the adapter did not make the expected call.
+    /// Waits until the rule affects a call or, with [`Action::HoldBefore`] and [`Action::HoldAfter`], holds a call. Returns an error if the
+    /// rule affects no call within the limit, which means that the adapter did not make the expected call.
     pub async fn reached(&self, within: Duration) -> Result<(), Stop> {
         let mut reached = self.gate.reached.subscribe();
         let waited = tokio::time::timeout(within, reached.wait_for(|calls| *calls > 0)).await;

@@ -43,7 +43,7 @@ pub struct Entry {
     pub left: Vec<String>,
 }
 
-/// A whole run.
+/// The result of a whole run.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Seed with which the run can be repeated.

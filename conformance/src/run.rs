@@ -1,5 +1,5 @@
-//! Runs checks on all lanes at once, and several at a time on a lane if they can share it. Each check has a time limit, and its objects are
-//! deleted afterwards.
+//! Runs checks on all lanes at the same time. Checks that can share a lane also run concurrently on that lane. Each check has a time limit,
+//! and its objects are deleted afterwards.
 
 mod queue;
 mod words;
@@ -36,7 +36,7 @@ use crate::{
 /// The convergence time of load balancers on which the time limits of checks are based.
 const QUICK: Duration = Duration::from_secs(30);
 
-/// What to run, and how.
+/// Which checks to run, and how.
 #[derive(Clone, Debug)]
 pub struct Selection {
     /// Run only these tiers. Empty: all tiers.
@@ -47,7 +47,7 @@ pub struct Selection {
     pub skip: Vec<String>,
     /// Seed of all random choices. `None`: random.
     pub seed: Option<u64>,
-    /// Number of checks that share a lane at once.
+    /// Maximum number of checks that share a lane at the same time.
     pub parallel: usize,
     /// Number of times that each check runs.
     pub repeat: u32,
@@ -114,8 +114,8 @@ impl Selection {
     }
 }
 
-/// Runs the selected checks. When `stop` is cancelled, ends early and deletes everything first.
-/// Returns an error if no check can run: see [`RunError`].
+/// Runs the selected checks. If `stop` is cancelled, deletes the objects of the checks and ends early. Returns an error if no check can
+/// run; see [`RunError`].
 pub async fn run(
     params: Params,
     selection: &Selection,
@@ -242,7 +242,7 @@ fn skip(check: Check, why: String) -> Entry {
     }
 }
 
-/// Takes checks from the queue until none is left for this lane: runs those with exclusive use one by one, the others concurrently.
+/// Takes checks from the queue until none is left for this lane. Runs checks with exclusive use one by one, and other checks concurrently.
 async fn work(lane: Arc<Lane>, shared: Arc<Shared>, alone_first: bool) -> Vec<Entry> {
     let mut entries = Vec::new();
     let may = |check: &Check| lane.suits(check.needs) && lane.lacks(check.needs, &shared.params).is_empty();
@@ -265,7 +265,7 @@ async fn work(lane: Arc<Lane>, shared: Arc<Shared>, alone_first: bool) -> Vec<En
     entries
 }
 
-/// Runs one check, and deletes what it created even if it panics.
+/// Runs one check, and deletes the objects of the check even if the check panics.
 async fn one(task: Task, lane: Arc<Lane>, shared: Arc<Shared>) -> Entry {
     let Task { check, repetition } = task;
     let Check { id, visits_replicas, .. } = check;

@@ -1,4 +1,4 @@
-//! Records the objects that a check may have created, so that they are deleted however the check ends.
+//! Records the objects that a check may have created, so that they are deleted no matter how the check ends.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! All processes that a setting starts end with the setting, however it ends.
+//! When a setting ends, all processes that the setting started end too, no matter how the setting ends.
 
 #![expect(clippy::expect_used, reason = "a test should panic on an unexpected result")]
 

@@ -1,4 +1,5 @@
-//! A proxy between a controller and the API server, with which a test holds requests. The test's own requests do not pass the proxy.
+//! A proxy between a controller and the API server. A test uses it to hold back requests of the controller. The test's own requests do not
+//! pass through the proxy.
 //!
 //! Clients speak HTTP without TLS to the proxy, on loopback; the proxy speaks TLS to the API server and passes tokens on, so the API server
 //! authorizes as usual.
@@ -42,7 +43,7 @@ pub struct ApiProxy {
 struct Shared {
     /// The requests to hold.
     ordered: watch::Sender<Option<Held>>,
-    /// The number of requests held since `ordered` was last set.
+    /// The number of requests that were held since `ordered` was last set.
     held: watch::Sender<usize>,
     /// The number of held requests that were released one by one.
     let_go: watch::Sender<usize>,
@@ -100,12 +101,12 @@ impl ApiProxy {
         .await
     }
 
-    /// Releases the held request; the proxy also holds the next one.
+    /// Releases the held request. The proxy still holds the next request.
     pub fn let_one_go(&self) {
         self.shared.let_go.send_modify(|let_go| *let_go = let_go.saturating_add(1));
     }
 
-    /// Releases held requests, and passes all later ones.
+    /// Releases all held requests, and lets all later requests pass.
     pub fn let_go(&self) {
         self.set(None);
     }

@@ -1,4 +1,4 @@
-//! The API server's audit log: which user wrote which object. With it, tests prove that something was *not* written.
+//! The API server's audit log, which shows what each user wrote. With this log, tests prove that something was *not* written.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -8,7 +8,7 @@ use anyhow::Context;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The audit policy: the API server records each write once, when it is answered, and no reads.
+/// The audit policy. The API server records each write once, when it is answered, and records no reads.
 pub(crate) fn policy() -> Value {
     json!({
         "apiVersion": "audit.k8s.io/v1",
@@ -49,7 +49,7 @@ impl AuditWrite {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(u64);
 
-/// Reads the audit log of one control plane. The server writes a line before it answers a request, so the log has every request whose
+/// Reads the audit log of one control plane. The server writes a line before it answers a request. So the log contains every request whose
 /// answer a client has received.
 #[derive(Clone, Debug)]
 pub struct AuditLog {

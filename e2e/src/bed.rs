@@ -1,4 +1,4 @@
-//! The environment of a scenario: a [`Cluster`], the actions of its users, and checks of the results.
+//! The environment of a scenario: a [`Cluster`], the actions of the cluster's users, and checks of the results.
 //!
 //! Every check waits for a condition, with the same deadline. The deadline only ends failed tests; it is not a performance target.
 
@@ -33,7 +33,7 @@ pub const ADAPTER: &str = "cloud-adapter";
 /// The Deployments of the controllers.
 pub const CONTROLLERS: [&str; 3] = ["node-controller", "route-controller", "service-controller"];
 
-/// The components under which the controllers report Events: the names of the Kubernetes controllers.
+/// The component names under which the controllers report Events. They are the names of Kubernetes' own controllers.
 const REPORTERS: [&str; 4] =
     ["cloud-node-controller", "cloud-node-lifecycle-controller", "route_controller", "service-controller"];
 
@@ -47,12 +47,12 @@ pub struct Bed<Cloud = Simcloud> {
 }
 
 impl Bed {
-    /// Installs everything and waits until all pods are ready.
+    /// Installs the chart and waits until all pods are ready.
     pub async fn start() -> anyhow::Result<Self> {
         Self::start_with(&json!({})).await
     }
 
-    /// Installs everything with additional values of the chart, and waits until all pods are ready.
+    /// Installs the chart with additional values, and waits until all pods are ready.
     pub async fn start_with(values: &Value) -> anyhow::Result<Self> {
         let mut this = Self::install_with(values).await?;
         this.start_pods().await?;
@@ -105,7 +105,7 @@ impl Bed {
 }
 
 impl Bed<OpenStack> {
-    /// Installs everything on the real services and waits until all pods are ready.
+    /// Installs the chart with real OpenStack services as its cloud, and waits until all pods are ready.
     pub async fn on_openstack(project: Arc<Project>) -> anyhow::Result<Self> {
         Self::on_openstack_with(project, &json!({})).await
     }
@@ -189,7 +189,7 @@ impl<Cloud> Bed<Cloud> {
         self.cluster.pods.wait_ready(self.within).await
     }
 
-    /// Writes the status of the Deployments, as the deployment controller does: whether their pods run.
+    /// Writes into the status of the Deployments whether their pods run, as the deployment controller does.
     pub async fn report_deployments(&mut self) -> anyhow::Result<()> {
         let deployments: Api<Deployment> = Api::namespaced(self.client(), &self.cluster.release.namespace);
         for name in self.cluster.pods.names() {
@@ -368,7 +368,7 @@ impl<Cloud> Bed<Cloud> {
         Ok(())
     }
 
-    /// Waits until the service-controller uses this number of nodes as backends, which takes a moment after the nodes joined.
+    /// Waits until the service-controller uses this number of nodes as backends. This takes a moment after nodes have joined.
     pub async fn targets(&mut self, nodes: u32) -> anyhow::Result<()> {
         let pod = &*self.cluster.pods.get("service-controller")?;
         eventually(&format!("load balancers have {nodes} nodes as backends"), self.within, || async {
@@ -379,7 +379,7 @@ impl<Cloud> Bed<Cloud> {
         .await
     }
 
-    /// The results of the controllers' calls to the adapter, each with the number of calls: `OK`, or the reason of the error.
+    /// The number of the controllers' calls to the adapter for each result. A result is `OK` or the reason of the error.
     pub async fn adapter_calls(&mut self) -> anyhow::Result<BTreeMap<String, f64>> {
         let mut all = BTreeMap::new();
         for controller in CONTROLLERS {
@@ -431,8 +431,8 @@ impl<Cloud> Bed<Cloud> {
         Ok(())
     }
 
-    /// The writes of a pod to the API server since the mark. Leaves out the pod's Lease, and the object named `except` with its Events,
-    /// whose names begin with the same name.
+    /// The writes of a pod to the API server since the mark. Leaves out writes to the pod's Lease, and writes to the object named `except`
+    /// and its Events, whose names begin with the object's name.
     pub fn writes_of(&mut self, pod: &str, since: Mark, except: &str) -> anyhow::Result<Vec<AuditWrite>> {
         let user = self.cluster.pods.get(pod)?.user().to_owned();
         let writes = self.cluster.control_plane.audit_log().writes_since(since, &user)?;

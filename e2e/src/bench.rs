@@ -1,8 +1,8 @@
 //! The benchmark at full size: real etcd and kube-apiserver, a simulated cloud with latency, and the processes of the chart.
 //!
-//! Each scenario is a file: it performs an action on the `Stage`, and a pure function judges the cost. `result` contains the measurements
-//! as data, from which the `page` is rendered. All scenarios share one set-up and run in the order of [`Scenario`]. A scenario that is
-//! selected alone runs on a cluster that grows to full size at once.
+//! Each scenario is a file. It performs an action on the `Stage`, and a pure function checks the cost. `result` contains the measurements
+//! as data, from which `page` renders the documentation. All scenarios share one set-up and run in the order of [`Scenario`]. If a single
+//! scenario is selected, its cluster grows to full size at once.
 
 mod causes;
 mod crowd;
@@ -48,7 +48,7 @@ const INTERRUPTED: u8 = 130;
 /// The page that is rendered from the results, relative to the root of the repository.
 const PAGE: &str = "docs/benchmarks.md";
 
-/// Measures, or writes the page. Leaves no process running.
+/// Runs the benchmark, or writes the page. Leaves no process running.
 pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.write_docs.is_empty() {
         return write_page(&args.write_docs);
@@ -59,7 +59,7 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         members: args.members.min(args.nodes).into(),
         seconds: args.seconds.into(),
     };
-    // Building the tools takes minutes, and Ctrl-C ends the build at once: signals are caught only after it.
+    // Building the tools takes minutes. Signals are caught only after the build, so that Ctrl-C ends the build at once.
     let tools = crate::tools().context("cannot get etcd, kube-apiserver, kubectl and helm")?;
     let mut signals = Signals::catch()?;
     let progress = Progress::begin();
@@ -93,7 +93,7 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match done {
         None => Ok(ExitCode::from(INTERRUPTED)),
         Some(Err(error)) => Err(error),
-        // A target that only the peer misses is reported, but is not a failure.
+        // A target that only the peer (another cloud controller manager) misses is reported, but the run does not fail.
         Some(Ok(())) if report.rows.iter().filter(|it| it.who == Who::Ours).all(Row::is_met) => {
             Ok(ExitCode::SUCCESS)
         }
@@ -101,7 +101,8 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Runs the scenarios one after the other. A failed scenario is reported and ends the run: later ones would start from another state.
+/// Runs the scenarios one after the other. A failed scenario is reported and ends the run, because later scenarios would start from another
+/// state.
 async fn measure(
     tools: &Tools,
     args: &Args,
@@ -135,7 +136,7 @@ async fn measure(
     Ok(())
 }
 
-/// Provides the cluster of a scenario: the one of the previous scenario, unless it needs a separate one.
+/// Provides the cluster for a scenario: the cluster of the previous scenario, or a separate cluster if the scenario needs one.
 async fn prepare(
     tools: &Tools,
     size: Size,
@@ -163,7 +164,7 @@ async fn prepare(
     stage.grow(stage.size.nodes, stage.size.services.max(stage.services.len())).await
 }
 
-/// Whether a scenario applies to the peer, which is one process without an adapter. The peer is measured at one size only, without growth.
+/// Whether a scenario applies to the measured system. The peer is one process without an adapter, and is measured at one size only.
 fn is_of(scenario: Scenario, who: Who) -> bool {
     use Scenario::{AdapterRestart, Growth, Replicas, Restart};
     who == Who::Ours || !matches!(scenario, Growth | Restart | AdapterRestart | Replicas)

@@ -1,5 +1,5 @@
-//! A Kubernetes control plane: etcd and kube-apiserver on loopback, with RBAC and an audit log. It has no controllers and no kubelets; the
-//! tests do the work of these.
+//! A Kubernetes control plane: etcd and kube-apiserver on loopback, with RBAC and an audit log. It has no controllers and no kubelets, so
+//! the tests do the work of both.
 
 mod own;
 pub mod pool;
@@ -32,7 +32,7 @@ pub(crate) const APISERVER: &str = "kube-apiserver";
 /// The deadline of each helm or kubectl command.
 const COMMAND_WITHIN: Duration = Duration::from_secs(60);
 
-/// A running control plane. Dropping this value stops it and removes its files. If the test panics, the logs are kept.
+/// A running control plane. Dropping this value stops the control plane and removes its files. If the test panics, the logs are kept.
 pub struct ControlPlane {
     // Fields in the order in which they are dropped. The folder with the files is last, because the servers use it.
     servers: Servers,
@@ -61,8 +61,8 @@ struct Site {
 }
 
 impl ControlPlane {
-    /// Starts a control plane and waits until it is ready. For tests that stop the API server, or that make changes that the pool cannot
-    /// undo.
+    /// Starts a control plane and waits until it is ready. Tests use this function if they stop the API server, or if they make changes
+    /// that the pool cannot undo.
     ///
     /// Cost: about 3 s and 300 MB.
     pub async fn start(tools: &Tools) -> anyhow::Result<Self> {
@@ -123,12 +123,12 @@ impl ControlPlane {
         self.dir.keep();
     }
 
-    /// The URL of the API server, for further kubeconfigs.
+    /// The URL of the API server and the file of its certificate authority, for further kubeconfigs.
     pub(crate) fn server(&self) -> Server {
         self.site.server.clone()
     }
 
-    /// The audit log from the time on at which this test got the control plane.
+    /// The audit log from the time at which this test received the control plane.
     pub fn audit_log(&self) -> AuditLog {
         self.audit_log.clone()
     }
@@ -175,7 +175,7 @@ impl ControlPlane {
         self.start_apiserver().await
     }
 
-    /// Stops the control plane. Dropping does the same, but without reporting errors.
+    /// Stops the control plane. Dropping the value also stops the control plane, but does not report errors.
     pub async fn stop(mut self) -> anyhow::Result<()> {
         let own = self.own()?;
         own.apiserver.kill().await?;

@@ -5,7 +5,8 @@ use serde_json::Value;
 
 const DASHBOARD: &str = include_str!("../../helm/cloud-controllers/files/dashboard.json");
 
-/// The query of each line in each panel. Grafana replaces `$__rate_interval` by a duration; this function replaces it by `interval`.
+/// The query of each line in each panel. Grafana replaces `$__rate_interval` with a duration, but this function replaces it with
+/// `interval`.
 pub fn dashboard_queries(interval: &str) -> anyhow::Result<Vec<String>> {
     let board: Value = serde_json::from_str(DASHBOARD).context("the dashboard is not JSON")?;
     let of = |value: &Value, key| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The demo: shows the main functions on a real control plane, step by step.
 //!
-//! `play` has the order of the steps, and `steps` one function for each of them. Each step polls until its result is visible; there are no
-//! fixed waiting times. `report` renders what happens as text or JSON.
+//! `play` contains the order of the steps, and `steps` contains one function for each step. Each step polls until its result is visible;
+//! there are no fixed waiting times. `report` renders what happens as text or JSON.
 
 mod cloud;
 mod cost;
@@ -34,11 +34,11 @@ const INTERRUPTED: u8 = 130;
 
 /// Plays all steps, waits for the user if requested, and stops all processes.
 pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    // Building the tools takes minutes, and Ctrl-C ends the build at once: signals are caught only after it.
+    // Building the tools takes minutes. Signals are caught only after the build, so that Ctrl-C ends the build at once.
     let tools = crate::tools().context("cannot get etcd, kube-apiserver, kubectl and helm")?;
     let mut signals = Signals::catch()?;
     let output = Output { json: args.json };
-    // The set-up of the project is not interrupted, because parts of the project would be left behind.
+    // Ctrl-C does not interrupt the set-up of the OpenStack project, because an interruption would leave parts of the project behind.
     let project = match args.cloud {
         Cloud::Sim => None,
         Cloud::Openstack => Some(Arc::new(Project::make().await?)),

@@ -1,5 +1,5 @@
-//! Runs the commands that the documentation asks its readers to type: collects them by page, and types them in a shell. The test provides
-//! the environment that a page needs (the stage).
+//! Runs the commands that the documentation asks its readers to type. Collects the commands by page, and types them in a shell. The test
+//! provides the environment that a page needs (the stage).
 
 mod session;
 
@@ -93,7 +93,7 @@ fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_path_buf()
 }
 
-/// A terminal, with a folder that looks like the repository and in which the commands are typed.
+/// A terminal in which the commands are typed. Its current folder looks like the repository.
 #[derive(Debug)]
 pub struct Terminal {
     dir: TempDir,
@@ -124,7 +124,7 @@ impl Terminal {
         Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
     }
 
-    /// Sets a variable of a page, such as the node that it is about.
+    /// Sets a shell variable that the commands of a page use, such as the name of a node.
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.env.push((name.to_owned(), value.to_owned()));

@@ -20,8 +20,8 @@ pub struct GrpcPort {
 }
 
 impl GrpcPort {
-    /// Opens the port of `adapter` for a client with this token and this certificate authority; without an authority, in plaintext. Does
-    /// not connect yet.
+    /// Opens the port of `adapter` for a client with this token and this certificate authority. Without an authority, the client uses
+    /// plaintext. Does not connect yet.
     pub fn open(adapter: &Pod, ca: Option<PathBuf>, token: Option<PathBuf>) -> anyhow::Result<Self> {
         Self::at(adapter.flag("--grpc-address")?, ca, token)
     }

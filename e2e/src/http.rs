@@ -37,7 +37,7 @@ impl Http {
         client.map(Self).context("cannot create an HTTP client")
     }
 
-    /// The body of a successful answer. Another status is an error with the body.
+    /// Returns the body of a successful answer. For any other status, returns an error that contains the body.
     pub(crate) async fn get_text(&self, url: &str) -> anyhow::Result<String> {
         self.text(url, |client| client.get(url)).await
     }

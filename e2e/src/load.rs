@@ -1,5 +1,5 @@
-//! Simulates load by users while a test does something else: they create, change and delete Services, and nodes join and leave, all the
-//! time.
+//! Simulates the load of users while a test does something else. The users create, change and delete Services, and nodes join and leave,
+//! all the time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ use crate::eventually::{WITHIN, eventually};
 use crate::objects::{delete_node, node, service};
 use crate::simcloud::{Simcloud, State};
 
-/// Users that work on Services at the same time.
+/// The number of users that work on Services at the same time.
 const USERS: usize = 3;
 /// The number of Services that each user changes once and then keeps. Changes of other Services must not affect them.
 const KEPT: usize = 2;
@@ -52,8 +52,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Fails unless each Service has one complete load balancer, each of these pod networks and of the remaining nodes has its route, and
-    /// nothing else is left.
+    /// Fails unless each Service has one complete load balancer, and each of these pod networks and of the remaining nodes has its route.
+    /// Also fails if the cloud contains anything else.
     pub fn check(&self, state: &State, networks: &[String]) -> anyhow::Result<()> {
         let complete = |it: &LoadBalancer| it.status == ProvisioningStatus::Active && it.listeners.len() == 2;
         ensure!(state.load_balancers.iter().all(complete), "{:#?}", state.load_balancers);
@@ -178,8 +178,8 @@ impl User {
         .await
     }
 
-    /// Adds an instance that joins as a node and gets its route. Then removes the oldest node, its instance first, as an autoscaler does:
-    /// the number of routes that can be removed at once is limited while the instances of their nodes exist.
+    /// Adds an instance that joins as a node and gets its route. Then removes the oldest node, its instance first, as an autoscaler does.
+    /// While the instances of nodes exist, the number of their routes that can be removed at once is limited.
     async fn nodes(self, cloud: Simcloud) -> anyhow::Result<Outcome> {
         let (mut there, mut n_joined) = (Vec::new(), 0);
         for number in (1..=MACHINES).cycle() {

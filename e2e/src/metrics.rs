@@ -24,7 +24,7 @@ pub(crate) fn by_label(metrics: &str, name: &str, label: &str) -> BTreeMap<Strin
 fn samples<'a>(metrics: &'a str, name: &'a str) -> impl Iterator<Item = (&'a str, f64)> {
     metrics.lines().filter_map(move |line| {
         let rest = line.strip_prefix(name)?;
-        // The name of this line is longer: it is another metric.
+        // If `name` is not followed by `{` or a space, the line belongs to another metric with a longer name.
         let (labels, value) = match rest.strip_prefix('{') {
             Some(rest) => rest.rsplit_once("} ")?,
             None => ("", rest.strip_prefix(' ')?),

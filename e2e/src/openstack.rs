@@ -37,7 +37,7 @@ const CLOUDS: &str = "OS_CLIENT_CONFIG_FILE";
 /// The Secret with the adapter's credentials.
 const SECRET: &str = "openstack";
 const REGION: &str = "RegionOne";
-/// The name of the users' cloud in the clouds.yaml.
+/// The name of the cloud for users in the clouds.yaml.
 pub const USERS_CLOUD: &str = "user";
 /// The services that the adapter calls, each with the version with which its paths begin.
 const SERVICES: [(Service, &str); 4] = [
@@ -71,7 +71,7 @@ impl OpenStack {
         Ok(this)
     }
 
-    /// The path of the clouds.yaml for users, whose calls do not pass the proxy.
+    /// The path of the clouds.yaml for users. Calls of users do not pass through the proxy.
     pub fn clouds(&self) -> &Path {
         &self.clouds
     }
@@ -156,7 +156,7 @@ async fn proxy(project: &Project, listen: &str) -> anyhow::Result<Proxy> {
     let mut upstreams = BTreeMap::new();
     for (service, _) in SERVICES {
         let url = project.member.endpoint(service)?;
-        // The paths of calls contain the version.
+        // Only scheme and host of the endpoint are used, because the paths of calls already contain the version.
         let (scheme, rest) = url.split_once("://").context("invalid endpoint URL")?;
         let host = rest.split('/').next().unwrap_or(rest);
         upstreams.insert(format!("/{}", service.word()), format!("{scheme}://{host}"));

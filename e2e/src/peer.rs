@@ -1,6 +1,6 @@
-//! The peer: a cloud controller manager as a vendor would ship it, built from `k8s.io/cloud-provider` (`e2e/peer`), on the same control
-//! plane and the same cloud as the controllers. Benchmarks compare the controllers with the peer, and in tests the controllers take over
-//! the peer's objects.
+//! The peer: a cloud controller manager as a vendor would ship it, built from `k8s.io/cloud-provider` (`e2e/peer`). It runs on the same
+//! control plane and the same cloud as the controllers. Benchmarks compare the controllers with the peer, and in tests the controllers take
+//! over the peer's objects.
 
 mod build;
 mod rights;
@@ -25,15 +25,15 @@ use crate::simcloud::Simcloud;
 /// The name of the log, the Lease and the ServiceAccount, the same as vendors use.
 const NAME: &str = "cloud-controller-manager";
 const NAMESPACE: &str = "kube-system";
-/// Time limit for the start. Longer than the 15 s until the Lease of a killed peer expires.
+/// Time limit for the start. The limit exceeds the 15 s until the Lease of a killed peer expires.
 const LEADS_WITHIN: Duration = seconds(60);
 /// Time limit for the end. The peer has no graceful shutdown.
 const ENDS_WITHIN: Duration = seconds(10);
 
-/// A controller of the reference, by its name in `--controllers`.
+/// A controller of `k8s.io/cloud-provider`, by its name in `--controllers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerController {
-    /// Initialises nodes and keeps their addresses.
+    /// Initialises nodes and keeps their addresses up to date.
     Node,
     /// Deletes nodes whose instances are gone, and taints nodes whose instances are shut down.
     NodeLifecycle,
@@ -57,12 +57,12 @@ impl PeerController {
     }
 }
 
-/// The flags of the peer. Unset flags have the reference's defaults.
+/// The flags of the peer. Unset flags have the defaults of `k8s.io/cloud-provider`.
 #[derive(Clone, Debug)]
 pub struct PeerFlags {
     /// The controllers to run.
     pub controllers: Vec<PeerController>,
-    /// The number of nodes, and of Services, that are reconciled at once. `None`: one, the reference's default.
+    /// The number of nodes, and of Services, that are reconciled at once. `None` stands for one, the default of `k8s.io/cloud-provider`.
     pub concurrency: Option<u32>,
     /// The pod CIDR of the cluster.
     pub cluster_cidr: String,
@@ -194,7 +194,7 @@ impl Peer {
     }
 
     /// Starts the peer and waits until it has the Lease, after which its controllers start. After a previous peer has ended, this takes up
-    /// to 15 s, until the old Lease has expired.
+    /// to 15 s, because the old Lease must expire first.
     pub async fn start(&mut self) -> anyhow::Result<()> {
         ensure!(self.process.as_mut().is_none_or(|it| !it.is_running()), "the peer already runs");
         let before = self.leader().await?;
@@ -225,7 +225,7 @@ impl Peer {
         process.kill().await.map(drop)
     }
 
-    /// Returns an error with the end of the log if the peer does not run. For loops that wait for an effect of the peer.
+    /// Returns an error with the end of the log if the peer does not run. Loops that wait for an effect of the peer call this.
     pub fn ensure_running(&mut self) -> anyhow::Result<()> {
         self.process.as_mut().context("the peer was not started")?.ensure_running()
     }

@@ -254,7 +254,7 @@ impl Pod {
         Ok(())
     }
 
-    /// Sends SIGTERM, and waits for the end within the pod's grace period, even if it is not graceful.
+    /// Sends SIGTERM, and waits within the pod's grace period until the process ends, even if its shutdown is not graceful.
     pub async fn stop(&mut self) -> anyhow::Result<ExitStatus> {
         let grace = self.container.grace;
         self.take()?.terminate(grace).await
@@ -362,7 +362,8 @@ pub fn binaries() -> anyhow::Result<PathBuf> {
     Ok(dir.to_path_buf())
 }
 
-/// A replica: the first one has the Deployment's name and ports, each other one has a number in its name and separate ports.
+/// Describes a replica of a Deployment. The first replica has the Deployment's name and ports. Each further replica has a number in its
+/// name, and separate ports.
 fn replica<'a>(deployment: &'a Deployment, number: i32) -> anyhow::Result<Replica<'a>> {
     let name = deployment.name_any();
     if number == 0 {

@@ -105,7 +105,7 @@ impl Process {
         self.ended(deadline).await
     }
 
-    /// Returns an error with the end of the log if the process has ended. For loops that wait for an effect of the process.
+    /// Returns an error with the end of the log if the process has ended. Loops that wait for an effect of the process call this.
     pub fn ensure_running(&mut self) -> anyhow::Result<()> {
         match self.exit_status()? {
             None => Ok(()),
@@ -138,7 +138,7 @@ pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
-/// A command that is killed together with this process, if the system supports this.
+/// Builds a command whose process is killed together with this process, if the system supports this.
 pub(crate) fn guarded(program: &Path) -> Command {
     static SETPRIV: LazyLock<Option<PathBuf>> =
         LazyLock::new(|| in_path("setpriv").filter(|it| can_guard(it)));
@@ -160,7 +160,7 @@ fn can_guard(setpriv: &Path) -> bool {
     tried.is_ok_and(|status| status.success())
 }
 
-/// Starts a command from a thread that lasts as long as the process: the kernel treats the end of the *thread* that started a child as the
+/// Starts a command from a thread that lasts as long as this process. The kernel treats the end of the *thread* that started a child as the
 /// parent's death, and an async runtime ends threads at any time. The child is in the caller's network namespace.
 pub(crate) fn spawn(command: Command) -> io::Result<Child> {
     type Order = (Command, File, mpsc::Sender<io::Result<Child>>);
@@ -169,7 +169,7 @@ pub(crate) fn spawn(command: Command) -> io::Result<Child> {
         thread::spawn(move || {
             for (mut command, network, answer) in inbox {
                 let child = enter(&network).and_then(|()| command.spawn());
-                // The caller waits for the answer, which is sent below.
+                // Sending fails only if the caller no longer waits, but the caller always waits for the answer.
                 answer.send(child).ok();
             }
         });

@@ -113,7 +113,7 @@ fn configuration(pods: &Pods, every: Duration, rules: &Path) -> anyhow::Result<S
     Ok(config.to_string())
 }
 
-/// Returns `rules` with the duration `lasts` in each `for:`.
+/// Returns `rules` with each `for:` set to the duration `lasts`.
 fn firing_after(rules: &str, lasts: Duration) -> String {
     let line = |line: &str| match line.split_once("for: ") {
         Some((indent, _)) if indent.trim().is_empty() => format!("{indent}for: {}ms\n", lasts.as_millis()),

@@ -1,5 +1,5 @@
-//! The simulated cloud as a separate process, so that it outlives the adapter, and its admin API. Through this API the test acts as the
-//! user, who creates instances, and as the operator, who observes and injects faults.
+//! The simulated cloud as a separate process, which therefore outlives the adapter, and the cloud's admin API. Through this API, the test
+//! acts as the user, who creates instances. It also acts as the operator, who observes and injects faults.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,7 +27,7 @@ pub struct Simcloud {
     process: Option<Process>,
     url: String,
     http: Http,
-    /// The token that clients of the cloud must use, once one is set.
+    /// The token that clients of the cloud must use. `None` until a token is set.
     token: Arc<Mutex<Option<String>>>,
 }
 
@@ -80,7 +80,7 @@ impl Simcloud {
         Self { process: None, url, http, token }
     }
 
-    /// Replaces the cloud by a new one with the same address, which is another, empty project.
+    /// Replaces the cloud with a new cloud at the same address. The new cloud is another, empty project.
     pub async fn give_way_to(&mut self, project: &str, control_plane: &ControlPlane) -> anyhow::Result<()> {
         let address = self.url.trim_start_matches("http://");
         let args = vec![format!("--listen={address}"), format!("--project={project}")];
@@ -207,7 +207,7 @@ impl Simcloud {
         Ok(())
     }
 
-    /// Changes latency, limits, quotas and other settings. Settings that are not given stay.
+    /// Changes latency, limits, quotas and other settings. Settings that are not given stay unchanged.
     pub async fn configure(&self, settings: &Value) -> anyhow::Result<()> {
         self.order(Method::PATCH, "/admin/settings", Some(settings)).await
     }

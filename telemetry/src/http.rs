@@ -1,6 +1,6 @@
-//! Serves metrics, probes and status pages, over plain HTTP or TLS. Any client that reaches the port may read metrics and probes, so the
-//! cost of unknown clients is limited: few connections, each for one request and a short time. If all connections are in use, the oldest is
-//! closed for a new connection: a probe takes milliseconds, and no useful connection lasts longer.
+//! Serves metrics, probes and status pages, over plain HTTP or TLS. Any client that reaches the port may read metrics and probes. Therefore
+//! the cost of unknown clients is limited to few connections, each for one request and a short time. If all connections are in use, the
+//! oldest is closed for a new connection. This is safe, because a probe takes milliseconds and no useful connection lasts long.
 //!
 //! [`report`](crate::report) defines the contents of the status pages, and [`Readers`] defines which clients may read them.
 
@@ -31,13 +31,13 @@ pub use self::{
 
 /// Maximum number of connections: far more than a kubelet and a few scrapers need.
 const CONNECTIONS: usize = 64;
-/// Time limit of a connection. Source: the usual `scrape_timeout` of Prometheus; probes are shorter.
+/// Time limit of a connection. It equals the usual `scrape_timeout` of Prometheus; probes take less time.
 const TIME: Duration = Duration::from_secs(10);
 /// Time limit for requests in flight when the process stops.
 const GRACE: Duration = Duration::from_secs(1);
-/// Maximum size of a request including headers, in bytes; hyper's minimum.
+/// Maximum size of a request including headers, in bytes. This is the minimum that hyper accepts.
 const REQUEST: usize = 8 * 1024;
-/// Pause after file descriptors or memory have run out: another connection has to end first.
+/// Pause before the next connection is accepted if file descriptors or memory have run out. Another connection has to end first.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Serves the pages over plain HTTP until `stop` is cancelled. Then finishes requests in flight, for at most a second.
@@ -77,7 +77,7 @@ async fn serve_over(
         }
     };
     stop.run_until_cancelled(accept).await;
-    // The listener closes here, so that new clients are refused at once instead of waiting in vain.
+    // The listener closes here, so that new clients are refused at once instead of waiting for an answer that never comes.
     drop(listener);
     let _cut = timeout(GRACE, open.end()).await.is_err();
     Ok(())

@@ -1,4 +1,4 @@
-//! What a process shows to operators: pages, logs, traces, and error messages about their input.
+//! What a process shows to operators: pages, logs, traces, and error messages about invalid input.
 //!
 //! - [`http`] serves metrics, probes and status pages.
 //! - [`report`] defines the contents of the status pages.

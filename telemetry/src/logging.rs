@@ -1,4 +1,5 @@
-//! The log: one human-readable line or one JSON object per record on standard error, as the flags `--log-format` and `--log-level` say.
+//! The log on standard error: one human-readable line or one JSON object per record. The flags `--log-format` and `--log-level` select the
+//! format and the level.
 
 use std::io::{self, IsTerminal as _};
 
@@ -45,8 +46,8 @@ pub struct Logging {
 }
 
 impl Logging {
-    /// Installs the log, and traces as the environment variables say. `service`: the name of the process in traces. A second call has no
-    /// effect, since tests may have installed their own log.
+    /// Installs the log, and also traces if the environment variables request them. `service` is the name of the process in traces. A
+    /// second call has no effect, because tests may have installed their own log.
     #[must_use]
     pub fn start(&self, service: &str) -> Traces {
         let traces = Traces::from_environment(service);
@@ -78,7 +79,7 @@ pub fn check_filter(text: &str, example: &str) -> Result<(), String> {
     EnvFilter::try_new(text).map(drop).map_err(|error| format!("{error}: use one of: {levels}, or {form}"))
 }
 
-/// Checks the level: the text after the last `=`, since fields of a span may contain `=`, too.
+/// Checks the level. The level is the text after the last `=`, because fields of a span may also contain `=`.
 fn directive(text: &str) -> Result<(), String> {
     let level = text.rsplit_once('=').map_or(text, |(_target, level)| level);
     if text.contains(char::is_whitespace) {

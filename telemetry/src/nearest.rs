@@ -1,11 +1,12 @@
-//! Suggestions in error messages: the known word that the user probably meant.
+//! Suggestions in error messages: returns the known words that the user may have meant.
 
 /// The similarity above which a word is suggested; clap uses the same value.
 const SIMILAR: f64 = 0.7;
 /// The largest number of known words that a message lists.
 const LISTED: usize = 12;
 
-/// Returns the known word that is most like this one. `None`: no word is similar enough. Upper and lower case count as equal.
+/// Returns the known word that is most similar to `word`, or `None` if no known word is similar enough. Upper and lower case count as
+/// equal.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     similar(word, known).into_iter().next()
 }
@@ -23,7 +24,7 @@ pub fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String 
     }
 }
 
-/// Returns the known words that are similar to this one, with the most similar first.
+/// Returns the known words that are similar to `word`, with the most similar first.
 pub fn similar<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let word = word.to_ascii_lowercase();
     let rated = known.into_iter().map(|known| (strsim::jaro(&known.to_ascii_lowercase(), &word), known));

@@ -1,5 +1,5 @@
-//! The contents of status pages as JSON: written by the controllers (`/status`, `/explain`, `/plan`) and the adapter (`/status.json`), and
-//! read by users and by `cloudctl`.
+//! The contents of status pages as JSON. The controllers (`/status`, `/explain`, `/plan`) and the adapter (`/status.json`) write them, and
+//! users and `cloudctl` read them.
 //!
 //! Field names are camelCase and never change their meaning. A reader ignores unknown fields and treats missing fields as empty, so that it
 //! can read the pages of older and newer processes. The pages contain no secrets, because they may be open to any client that reaches the

@@ -1,16 +1,17 @@
 //! OpenTelemetry traces of controllers and adapters, from a changed object to the call to the cloud that results from the change.
 //!
-//! The `OTEL_*` variables that every OpenTelemetry SDK reads enable traces. Without an endpoint there are no exporter, no thread and no
-//! spans. Traces are independent of the log: spans have a separate target, and the filters of logs and traces do not affect each other.
+//! Traces are enabled by the `OTEL_*` variables that every OpenTelemetry SDK reads. Without an endpoint, there is no exporter, no thread
+//! and no span. Traces are independent of the log. Spans have a separate target, and the filters of logs and traces do not affect each
+//! other.
 //!
-//! In reading order:
+//! The modules in reading order:
 //!
 //! - [`Traces`]: the traces of a process, from its start to its end.
 //! - `settings`: parses and validates the variables.
 //! - `exporter`: sends spans, and logs failures once.
 //! - [`child`], [`part`], [`hand_over`], [`take_over`], [`Origin`]: create spans, and find their parents across tasks and processes.
 //!
-//! Unlike in `tracing`, a span does not keep its parent open, because work may outlive the call that began it.
+//! Unlike in `tracing`, a span does not keep its parent open, because work may continue after the call that began it.
 
 mod exporter;
 mod settings;
@@ -37,7 +38,7 @@ pub use self::span::{Origin, child, hand_over, part, take_over};
 use self::{exporter::LoggingExporter, settings::Setting};
 pub use crate::span;
 
-/// The target of the spans of traces, and of nothing else. Log lines of this crate have another target.
+/// The target of the spans of traces. Only these spans use it; log lines of this crate have another target.
 pub const TARGET: &str = "trace_span";
 /// Directive for log filters that hides the spans of traces from the context of log lines.
 pub(crate) const NOT_IN_THE_LOG: &str = "trace_span=off";
@@ -52,7 +53,7 @@ pub struct Traces(State);
 #[derive(Debug)]
 enum State {
     Off,
-    /// Traces are requested, but cannot be sent.
+    /// Traces are requested but cannot be sent. The text gives the reason.
     Wrong(String),
     On {
         provider: SdkTracerProvider,
@@ -63,8 +64,8 @@ enum State {
 impl Traces {
     /// Configures traces from the environment. `service`: the service name, unless a variable sets one.
     ///
-    /// Starts the thread that sends spans, which connects to nothing until there is a span. Does not fail: if a variable is invalid, traces
-    /// are disabled and [`Self::log_setting`] logs the errors.
+    /// Starts the thread that sends spans, which connects only when there is a span. Does not fail. If a variable is invalid, traces are
+    /// disabled and [`Self::log_setting`] logs the errors.
     pub(crate) fn from_environment(service: &str) -> Self {
         Self(match settings::read(&settings::environment) {
             Ok(Setting::Off) => State::Off,
@@ -82,7 +83,7 @@ impl Traces {
         })
     }
 
-    /// The layer to add to the subscriber. `None`: traces are disabled.
+    /// Returns the layer to add to the subscriber, or `None` if traces are disabled.
     pub(crate) fn layer<S>(&self) -> Option<TraceLayer<S>>
     where
         S: tracing::Subscriber + for<'span> LookupSpan<'span> + Send + Sync + 'static,
@@ -104,7 +105,7 @@ impl Traces {
         }
     }
 
-    /// Sends the remaining spans, within a second. Must be the last call in a process, made outside the runtime.
+    /// Sends the remaining spans within a second. This must be the last call in a process, and must be made outside the runtime.
     pub fn end(self) {
         if let State::On { provider, .. } = self.0
             && let Err(error) = provider.shutdown_with_timeout(LAST)

@@ -1,5 +1,5 @@
-//! `cargo xtask chart`: generates the table in the chart's README and the defaults that templates read, both from values.yaml. Reports keys
-//! that the schema lacks.
+//! `cargo xtask chart`: generates two files from values.yaml, the table in the chart's README and the defaults that templates read. Reports
+//! keys that are missing from the schema.
 //!
 //! This command supports only the subset of YAML that values.yaml uses: two spaces per level, comments above the key, lists and empty maps
 //! on the line of their key. It refuses everything else.
@@ -32,7 +32,7 @@ pub(crate) fn write() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fails if the table, the defaults or the schema differ from values.yaml.
+/// Fails if the table, the defaults or the schema do not match values.yaml.
 pub(crate) fn check() -> anyhow::Result<()> {
     for (name, old, new) in written()? {
         if old != new {

@@ -1,4 +1,4 @@
-//! `cargo xtask check`: checks of form. All steps run, and all failures are listed at the end.
+//! `cargo xtask check`: checks the form of code, documentation and chart. All steps run, and all failures are listed at the end.
 
 mod alerts;
 pub(crate) mod behaviour;

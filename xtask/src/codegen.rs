@@ -1,8 +1,8 @@
 //! `cargo xtask codegen`: generates code and reference pages from the `.proto` files, and from the annotations of service-controller a
 //! reference page and the rules of the chart's admission policy.
 //!
-//! The generated code is committed, so that building needs no build script and no protobuf compiler, and so that reviews show changes of
-//! the contract.
+//! The generated code is committed. Builds therefore need no build script and no protobuf compiler, and reviews show changes of the
+//! contract.
 
 mod admission;
 mod annotations;

@@ -64,7 +64,7 @@ fn simulated(args: &[String]) -> anyhow::Result<()> {
     succeed(&mut suite)
 }
 
-/// The suite's flags, with a JUnit report below target/ unless the flags name another one.
+/// Returns the suite's flags. Adds a JUnit report below target/ unless the flags name another file.
 pub(crate) fn with_junit(name: &str, args: &[String]) -> anyhow::Result<Vec<String>> {
     let mut args = args.to_vec();
     if !args.iter().any(|arg| arg.starts_with("--junit")) {

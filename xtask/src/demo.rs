@@ -28,7 +28,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if !built.success() {
         bail!("the demo, the controllers or the adapter do not build; fix what cargo reports above");
     }
-    // `exec` instead of waiting: only the demo receives Ctrl-C and cleans up.
+    // This process replaces itself with `exec` instead of waiting for a child, so that only the demo receives Ctrl-C and cleans up.
     let program =
         env::current_exe().context("cannot find cargo's folder of programs")?.with_file_name("demo");
     let mut demo = match args.cloud {

@@ -1,5 +1,5 @@
-//! `cargo xtask images`: builds one image per program, static, without a base image and without a container daemon. Submodules with pure
-//! functions decide what an image contains; `build`, `built` and this file run programs and write files.
+//! `cargo xtask images`: builds one image per program. The programs are static; the build needs no base image and no container daemon.
+//! Submodules with pure functions decide what an image contains; `build`, `built` and this file run programs and write files.
 
 pub(crate) mod about;
 pub(crate) mod arch;
@@ -177,7 +177,7 @@ pub(crate) fn programs(request: &Request<'_>) -> anyhow::Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// Returns the SBOM as JSON. `ours`: the program was built here, so that the toolchain is known.
+/// Returns the SBOM as JSON. If `ours` is set, the program was built here and the versions of its toolchain are known.
 fn sbom(subject: &Subject<'_>, ours: bool) -> anyhow::Result<Vec<u8>> {
     let tree = build::tree(subject.image, subject.arch)?;
     let lock = fs::read_to_string(cargo::root().join("Cargo.lock")).context("cannot read Cargo.lock")?;
@@ -202,14 +202,14 @@ pub(crate) fn buildable(asked: &[Arch]) -> anyhow::Result<Vec<Arch>> {
 /// How images for tests are linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Linked {
-    /// Linked like images of a release, from programs compiled for the images: takes minutes.
+    /// Linked like images of a release, from programs that are compiled for the images. This takes minutes.
     AsReleased,
-    /// Linked from the programs that cargo has built for other tests: takes seconds.
+    /// Linked from the programs that cargo has built for other tests. This takes seconds.
     AsBuilt,
 }
 
-/// Builds these images for tests on this computer: quickly, and with a large size. The images have the names that the chart uses with
-/// `image.registry: localhost`. Returns the folder of the archives.
+/// Builds these images for tests on this computer. The build is quick, but the images are large. They have the names that the chart uses
+/// with `image.registry: localhost`. Returns the folder of the archives.
 pub(crate) fn for_tests(names: &[&str], linked: Linked) -> anyhow::Result<PathBuf> {
     let output = build::target().join("for-tests");
     let from = match linked {
@@ -240,7 +240,8 @@ fn wanted(image: &Image, only: &[String]) -> bool {
     only.is_empty() || only.iter().any(|name| name == image.name)
 }
 
-/// Returns the architectures of `asked` that can be built here, in a fixed order, and prints a note for the others. Fails if none is left.
+/// Returns the architectures of `asked` that can be built here, in a fixed order, and prints a note for each of the others. Fails if none
+/// can be built.
 fn arches(asked: &[Arch], building: bool) -> anyhow::Result<Vec<Arch>> {
     let mut arches = Vec::new();
     for arch in Arch::ALL.into_iter().filter(|arch| asked.contains(arch)) {
@@ -282,7 +283,7 @@ fn one(image: &Image, about: &About, arches: &[Arch], from: From<'_>, output: &P
             elf::check(&binary, arch).with_context(|| path.display().to_string())?;
             Vec::new()
         };
-        // The certificates have their own layer, which is equal in all images, so that a node stores it once.
+        // The certificates are in a separate layer that is equal in all images, so that a node stores it once.
         let roots =
             layer::layer(&[File { path: layer::ROOTS, mode: 0o644, content: layer::roots().as_bytes() }])?;
         let libraries = libraries.iter().map(|it| File { path: &it.path, mode: 0o755, content: &it.content });
@@ -334,7 +335,7 @@ fn megabytes(bytes: u64) -> String {
     format!("{}.{} MB", tenths / 10, tenths % 10)
 }
 
-/// Formats the lines; for several architectures, shows the largest size.
+/// Formats the rows as a table. If an image has several architectures, the table shows the largest size.
 fn table(rows: &[Row]) -> String {
     let name = rows.iter().map(|row| row.name.len()).max().unwrap_or_default().max("IMAGE".len());
     let arches = rows.iter().map(|row| row.arches.len()).max().unwrap_or_default().max("ARCH".len());

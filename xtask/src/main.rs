@@ -73,7 +73,7 @@ enum Command {
     Behaviour,
 }
 
-/// Returns the fault if the arguments of `cargo xtask` are invalid.
+/// Returns the error message if the arguments of `cargo xtask` are invalid.
 fn refuse(words: &[&str]) -> Option<String> {
     let refusal = Args::try_parse_from(["cargo xtask"].iter().chain(words)).err()?;
     refusal.use_stderr().then(|| format!("cargo xtask {}: {refusal}", words.join(" ")))

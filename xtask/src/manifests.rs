@@ -11,7 +11,7 @@ use crate::step::say;
 use crate::tool::Tool;
 
 const CHART: &str = "helm/cloud-controllers";
-/// The folder of values files, one for each output.
+/// The folder with the values files. Each values file becomes one output file.
 const BUNDLES: &str = "helm/manifests";
 const NAMESPACE: &str = "kube-system";
 
@@ -44,7 +44,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes one file for each of these values files, or for those of helm/manifests if none is given, and returns the paths.
+/// Writes one file of manifests for each of these values files, and returns the paths. If none is given, the files in helm/manifests are
+/// used.
 pub(crate) fn write(registry: &str, values: &[PathBuf], output: &Path) -> anyhow::Result<Vec<PathBuf>> {
     fs::create_dir_all(output)
         .with_context(|| format!("cannot make {}; choose another --output", output.display()))?;
@@ -96,7 +97,7 @@ fn rendered(values: &Path, registry: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Returns the steps to do before these manifests are used.
+/// Returns the header of the file: the steps that a user must do before these manifests work.
 fn header(file: &str, manifests: &str) -> String {
     let mut steps = Vec::new();
     if let Some(secret) = credentials(manifests) {
@@ -138,7 +139,7 @@ fn credentials(manifests: &str) -> Option<&str> {
 mod tests {
     use super::{bundles, header};
 
-    /// The volumes of the adapter in the chart.
+    /// The volumes of the adapter, as the chart renders them.
     const MOUNTED: &str = "          - --clouds-file=/var/run/secrets/cloud/clouds.yaml
           volumeMounts:
             - name: credentials

@@ -1,4 +1,4 @@
-//! `cargo xtask new-adapter`: creates a driver that compiles, serves, and reports what to implement next.
+//! `cargo xtask new-adapter`: creates a driver that compiles, runs, and reports what the developer must implement next.
 //!
 //! The new driver is a copy of `adapters/skeleton` under another name. The skeleton is a crate of this workspace, compiled, linted and
 //! tested like the others.

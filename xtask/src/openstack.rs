@@ -40,7 +40,7 @@ pub(crate) struct Args {
 enum What {
     /// Installs missing programs, starts stopped services, and prints the variables for clients
     ///
-    /// The first start takes some minutes and 900 MB of disk space, later ones half a minute; the running services take 2.4 GB of memory.
+    /// The first start takes some minutes and 900 MB of disk space, later starts half a minute. The running services take 2.4 GB of memory.
     /// Progress goes to standard error, `export` lines to standard output. Missing Debian packages are installed if the user is root,
     /// otherwise listed. On a running OpenStack, restarts processes that have died.
     Up,
@@ -85,13 +85,13 @@ pub(crate) fn test(flags: &[String]) -> anyhow::Result<()> {
     become_it(script)
 }
 
-/// A script of `e2e/openstack`. `run.sh` runs a command with access to the cloud. If the cloud is not running, `run.sh` starts the cloud,
-/// and stops it after the command.
+/// Returns a command for a script of `e2e/openstack`. The script `run.sh` runs a command with access to the cloud. If the cloud is not
+/// running, `run.sh` starts the cloud, and stops it after the command.
 pub(crate) fn script(name: &str) -> Command {
     Command::new(cargo::root().join("e2e").join("openstack").join(name))
 }
 
-/// Replaces this process (`exec`): only the script receives Ctrl-C and cleans up.
+/// Replaces this process with `exec`, so that only the script receives Ctrl-C and cleans up.
 fn become_it(mut script: Command) -> anyhow::Result<()> {
     let error = script.exec();
     Err(error).with_context(|| format!("cannot start {}", script.get_program().display()))

@@ -14,7 +14,7 @@ use crate::tool::{Tool, run_captured};
 const FOLDER: &str = "examples/python-adapter";
 const REQUIREMENTS: [&str; 2] = ["requirements.txt", "requirements-dev.txt"];
 
-/// The environment: an interpreter with its packages, and the code of the contract.
+/// The environment: an interpreter with its packages, and the code generated from the contract.
 #[derive(Debug)]
 pub(crate) struct Python {
     program: PathBuf,
@@ -66,7 +66,7 @@ impl Python {
         run_captured(&mut pip, "pip needs PyPI, or a mirror named by PIP_INDEX_URL")
     }
 
-    /// Generates the code of the contract each time, because the contract may have changed.
+    /// Generates the code of the contract. This happens each time, because the contract may have changed.
     fn generate(&self) -> anyhow::Result<()> {
         let mut script = Command::new(folder().join("generate.sh"));
         script.arg(cargo::root().join("cloud-api-proto/proto")).arg(&self.generated);
@@ -96,7 +96,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks that the chart renders with the adapter's values, and passes only flags that the adapter accepts.
+/// Checks that the chart renders with the adapter's values, and that the rendered chart passes only flags that the adapter accepts.
 pub(crate) fn chart() -> anyhow::Result<()> {
     let mut helm = Command::new(Tool::Helm.get()?);
     helm.args([
@@ -126,7 +126,7 @@ fn folder() -> PathBuf {
     cargo::root().join(FOLDER)
 }
 
-/// The packages to install, as a cache key.
+/// Returns the texts of the requirements files. The environment is created again when they change.
 fn requirements() -> anyhow::Result<String> {
     let read = |file: &&str| {
         let path = folder().join(file);

@@ -42,7 +42,7 @@ pub(crate) fn write() -> anyhow::Result<()> {
     fs::write(cargo::root().join(PAGE), fresh()?).with_context(|| format!("cannot write {PAGE}"))
 }
 
-/// Fails if the page differs from the output of the programs.
+/// Fails if the page does not match the output of the programs.
 pub(crate) fn check() -> anyhow::Result<()> {
     let page = fs::read_to_string(cargo::root().join(PAGE)).with_context(|| format!("cannot read {PAGE}"))?;
     ensure!(page == fresh()?, "{PAGE} differs from the output of --help");

@@ -61,32 +61,33 @@ enum What {
     Build(BuildArgs),
     /// Copies the images and the chart of a release to a registry, and signs them there
     Push(PushArgs),
-    /// Verifies signatures, checksums and provenance: of a release's folder, of a registry, or of both
+    /// Verifies signatures, checksums and provenance of a release's folder, of a registry, or of both
     Verify(VerifyArgs),
 }
 
-/// How a rehearsal compiles.
+/// How a rehearsal, the practice of a release, compiles the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Rehearsal {
-    /// Like a release
+    /// Compile like a release
     Full,
-    /// Like the images of tests
+    /// Compile like the images of tests
     Quick,
 }
 
 #[derive(Clone, Debug, clap::Args)]
 struct BuildArgs {
-    /// Create a draft, not for publication: from any tree, even with changes or unprepared
+    /// Create a draft, which is not for publication, from any tree, even with uncommitted changes or without `prepare`
     #[arg(long)]
     draft: bool,
-    /// Practise a release: accept the placeholders that the owner replaces before the first publication, and a single architecture.
-    /// `quick` compiles like the images of tests: larger programs, in less time
+    /// Practise a release: accept a single architecture, and the placeholders that the owner replaces before the first publication. `quick`
+    /// compiles like the images of tests, which gives larger programs in less time
     #[arg(long, conflicts_with = "draft", value_name = "HOW", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "full")]
     rehearsal: Option<Rehearsal>,
     /// Private key that signs the release, as a file or another reference of cosign
     #[arg(long, value_name = "KEY", env = "COSIGN_KEY", hide_env_values = true)]
     key: Option<String>,
-    /// Address of the folder with the archives, for the manifest of krew [default: HOME/releases/download/vVERSION of Chart.yaml]
+    /// URL of the folder with the archives, for the manifest of krew [default: HOME/releases/download/vVERSION, with the values of
+    /// Chart.yaml]
     #[arg(long, value_name = "URL")]
     downloads: Option<String>,
     /// Create only the chart, the manifests and the notes, which takes seconds
@@ -125,7 +126,7 @@ struct VerifyArgs {
     /// Registry and path of the images
     #[arg(long, value_name = "NAME")]
     registry: Option<String>,
-    /// Version in the registry [default: that of the folder]
+    /// Version in the registry [default: the version of the folder]
     #[arg(long)]
     version: Option<Version>,
     /// Public key of the maintainers. It must not come from the same place as the release

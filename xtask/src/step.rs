@@ -103,7 +103,7 @@ impl Summary {
     }
 }
 
-/// Appends failures to the file that `.ci/run` sets, which prints it again at the end.
+/// Appends failures to the file that `.ci/run` names in [`FAILURES`]. `.ci/run` prints this file again at the end.
 fn write_failures(done: &[Done]) -> anyhow::Result<()> {
     let Some(file) = std::env::var_os(FAILURES) else { return Ok(()) };
     let mut text = String::new();
@@ -120,8 +120,8 @@ fn write_failures(done: &[Done]) -> anyhow::Result<()> {
     written.with_context(|| format!("{FAILURES}: cannot write {}", file.display()))
 }
 
-/// Prints headings and errors to standard error, where cargo prints its progress, so that their order is kept.
+/// Prints headings and errors to standard error. cargo prints its progress there, too, so their order is kept.
 pub(crate) fn say(line: &str) {
-    // An error means that standard error is closed; the exit code still reports the result.
+    // Printing fails if standard error is closed. The exit code still reports the result.
     io::stderr().write_all(format!("{line}\n").as_bytes()).ok();
 }

@@ -26,7 +26,7 @@ const DEEP: &str = "deep";
 /// Default number of cases of a property test.
 const CASES: &str = "PROPTEST_CASES";
 const FEW_CASES: &str = "64";
-/// Variables of the deep run: 20 times as many cases of each property test, even if the test sets a number, and all rows of the table of
+/// Variables of the deep run: 20 times as many cases of each property test, even of tests that set a number, and all rows of the table of
 /// broken adapters.
 const DEEPLY: [(&str, &str); 3] =
     [("PROPTEST_CASES", "1280"), ("PROPERTY_FACTOR", "20"), ("BROKEN_ADAPTERS", "all")];
@@ -62,17 +62,17 @@ enum Tier {
     Unit,
     /// The scenarios on real control planes
     E2e,
-    /// Everything: all tiers, all rows of the table of broken adapters, long property tests; as root
+    /// Everything: all tiers, all rows of the table of broken adapters, and long property tests; needs root
     Deep,
-    /// The scenarios on nodes that run pods, with images built for them, as root
+    /// The scenarios on nodes that run pods, with images built for them; needs root
     Cluster,
-    /// The scenarios on nodes that `.ci/run` runs: installation, routes and permissions
+    /// The part of the scenarios on nodes that `.ci/run` runs: installation, routes and permissions
     ClusterPart,
-    /// A rehearsal of two releases: build, sign, verify, install from a registry, upgrade and roll back, as root
+    /// A rehearsal of two releases: build, sign, verify, install from a registry, upgrade and roll back; needs root
     Release,
     /// The conformance suite on the adapter for OpenStack and the cloud of `cargo xtask openstack`
     Openstack,
-    /// Some conformance checks of each part, as in `.ci/run`
+    /// The part of the conformance checks that `.ci/run` runs, some of each area
     OpenstackPart,
     /// The scenarios on a real control plane with the adapter for OpenStack and the cloud of `cargo xtask openstack`
     OpenstackE2e,
@@ -143,7 +143,8 @@ fn chosen(args: &[String]) -> (Option<&str>, Vec<String>) {
     (chosen, others)
 }
 
-/// Returns an expression for the tests that all these expressions select. nextest itself would run the union of several expressions.
+/// Returns an expression for the tests that all these expressions select. nextest itself would run the tests that any of several
+/// expressions selects.
 fn all_of(expressions: [Option<&str>; 3]) -> Option<String> {
     let all: Vec<_> = expressions.into_iter().flatten().map(|it| format!("({it})")).collect();
     (!all.is_empty()).then(|| all.join(" & "))
@@ -221,7 +222,7 @@ fn openstack_e2e(args: &[String]) -> anyhow::Result<()> {
     summary.close()
 }
 
-/// Selects checks that show within some minutes whether the adapter, its sequences of vendor calls and the cloud still match.
+/// Selects checks that show within some minutes whether the adapter and its sequences of vendor calls still match the cloud.
 fn openstack_part() -> Vec<String> {
     const CHECKS: [&str; 14] = [
         "ID", "ERR", "INS-02", "INS-03", "LB-01", "LB-08", "LB-14", "LB-18", "RT-01", "RT-02", "RT-03",
@@ -230,8 +231,8 @@ fn openstack_part() -> Vec<String> {
     CHECKS.iter().map(|check| format!("--include={check}")).collect()
 }
 
-/// The scenarios that need kubelets and images, one for each kind of use: a tainted cluster starts, pods reach each other by routes,
-/// `cloudctl` and the pages reach pods, and each container has only the permissions that it needs.
+/// Selects the scenarios that need kubelets and images, one for each kind of use: how a tainted cluster starts, routes between pods, access
+/// of `cloudctl` and of users to pages of pods, and the permissions of each container.
 fn cluster_part() -> Vec<String> {
     const SCENARIOS: [&str; 7] = [
         "bootstrap::a_tainted_node_is_initialised_by_pods_that_run_on_it",

@@ -1,5 +1,5 @@
-//! The programs for checks and tests, and their installation: once, in the user's cache, in the version that is pinned here or in the lock
-//! file of their registry.
+//! The programs for checks and tests, and their installation. Each program is installed once, in the user's cache. Its version is pinned
+//! here or in the lock file of the program's registry.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -35,7 +35,8 @@ pub(crate) enum Tool {
     Lychee,
     /// Builds the book of the documentation. Compiled with only the feature for search.
     Mdbook,
-    /// Runs tests. A wheel from PyPI that Astral builds from the project's tag; compiled without a wheel for this platform.
+    /// Runs tests. A wheel from PyPI that Astral builds from the project's tag. Compiled from source if there is no wheel for this
+    /// platform.
     Nextest,
     /// Formats TOML. A wheel from PyPI.
     Taplo,
@@ -72,14 +73,15 @@ fn go(tool: e2e_tools::Tool) -> anyhow::Result<PathBuf> {
     Ok(e2e_tools::find(tool, &Environment::of_this_process()?, &mut Terminal::new())?.path)
 }
 
-/// Installs a program into a directory; its path is then `bin/<name>` in this directory.
+/// The installation of a program into a directory. Afterwards the program is `bin/<name>` in this directory.
 struct Install<'a> {
     name: &'a str,
     version: &'a str,
     dir: &'a Path,
 }
 
-/// Returns the program from the cache, and installs it first if needed. Entries of the cache are complete, because a rename creates them.
+/// Returns the program from the cache. Installs the program first if it is missing. A rename creates each entry of the cache, so no entry
+/// is incomplete.
 fn cached(
     name: &str,
     version: &str,
@@ -103,7 +105,7 @@ fn cached(
     }
 }
 
-/// Runs at low priority: compiling takes minutes, and the user continues to work.
+/// Compiles at low priority, because it takes minutes while the user continues to work.
 fn cargo_install(wanted: &Install<'_>, features: &[&str]) -> anyhow::Result<()> {
     say(&format!("compiling {} {} once, which takes some minutes", wanted.name, wanted.version));
     let package = format!("{}@{}", wanted.name, wanted.version);
@@ -140,7 +142,8 @@ fn wheel(wanted: &Install<'_>, package: &str) -> anyhow::Result<()> {
     run_captured(&mut pip, "pip needs PyPI, or a mirror named by PIP_INDEX_URL")
 }
 
-/// Installs with npm, which checks the digests of the lock file. Skips the installation if it was made for the same lock file.
+/// Installs with npm, which checks the digests of the lock file. Skips the installation if the lock file has not changed since the last
+/// one.
 fn buf() -> anyhow::Result<PathBuf> {
     let root = cargo::root();
     let modules = root.join("node_modules");

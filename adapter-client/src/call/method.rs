@@ -21,8 +21,8 @@ static METHODS: LazyLock<BTreeMap<String, Method>> = LazyLock::new(|| {
     files.iter().flat_map(methods).collect()
 });
 
-/// Returns how the method with this request path responds. `None`: the method is not part of the contract, so it is unknown whether the
-/// call may be repeated.
+/// Returns how the method with this request path responds, or `None` if the method is not part of the contract. It is then unknown whether
+/// the call may be repeated.
 pub(super) fn of(path: &str) -> Option<Method> {
     METHODS.get(path).copied()
 }

@@ -24,7 +24,7 @@ pub(super) fn read(headers: &HeaderMap) -> Option<Duration> {
     }
 }
 
-/// Formats the remaining time in the finest unit that fits.
+/// Formats the remaining time in the finest unit in which the number has at most eight digits.
 pub(super) fn write(headers: &mut HeaderMap, left: Duration) {
     let units = [(left.as_micros(), 'u'), (left.as_millis(), 'm'), (u128::from(left.as_secs()), 'S')];
     let fits = units.into_iter().find(|(number, _)| *number <= LARGEST);

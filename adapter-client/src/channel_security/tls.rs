@@ -45,7 +45,7 @@ struct Content {
 struct Current {
     content: Hidden,
     config: Arc<ClientConfig>,
-    /// The error in the current contents of the files, if there is one.
+    /// The error in the current contents of the files. `None` if all files are valid.
     trouble: Option<Fault>,
 }
 

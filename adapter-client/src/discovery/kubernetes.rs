@@ -24,10 +24,10 @@ use crate::{
 
 /// The label that assigns a slice to its Service. Source: Kubernetes, "EndpointSlices".
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
-/// The port to use if the target names none and the Service has several.
+/// The name of the port that is used if the target names no port and the Service has several.
 const DEFAULT_PORT: &str = "grpc";
-/// The API server ends a watch after this many seconds. kube replaces a watch that has been silent for 5 s longer than that. kube's default
-/// is 290.
+/// The API server ends a watch after this number of seconds; the default of kube is 290. kube replaces a watch that has been silent for 5 s
+/// longer than this.
 const WATCH_SECONDS: u32 = 30;
 /// First pause after a failed watch. The pause doubles after each failure, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -98,7 +98,7 @@ fn addresses(slice: &EndpointSlice, service: &ServicePort) -> BTreeSet<Address> 
     hosts.map(|host| Address::Tcp(HostPort { host: host.clone(), port })).collect()
 }
 
-/// Returns the port that the target names. If the target names no port: the Service's only port, or the port named `grpc`.
+/// Returns the port that the target names. If the target names no port, returns the Service's only port, or the port named `grpc`.
 fn port(slice: &EndpointSlice, service: &ServicePort) -> Option<u16> {
     let ports = slice.ports.as_deref().unwrap_or_default();
     let named = |name: &str| ports.iter().find(|port| port.name.as_deref() == Some(name));

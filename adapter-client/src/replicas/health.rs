@@ -74,7 +74,8 @@ async fn follow(address: Address, line: Line, table: Table) {
     loop {
         let ended = listen(&address, &line, &table).await;
         if ended.lasted > FIRST_PAUSE {
-            // Servers close connections, and with them the watches, after some time. The next watch shows whether the replica is reachable.
+            // Servers close connections after some time, and thereby end the watches. The next watch shows whether the replica is
+            // reachable.
             pause = FIRST_PAUSE;
             continue;
         }
@@ -116,7 +117,7 @@ async fn listen(address: &Address, line: &Line, table: &Table) -> Ended {
 
 fn reported_health(status: ServingStatus) -> Health {
     match status {
-        // The table assigns the number of this state.
+        // The table replaces 0 with the number of this state.
         ServingStatus::Serving => Health::Serving(0),
         ServingStatus::NotServing | ServingStatus::Unknown => Health::Standby,
         ServingStatus::ServiceUnknown => Health::Silent,

@@ -45,7 +45,7 @@ async fn a_failed_replica_is_tried_again_when_it_serves_again() {
     let first = state.pick(&Tried::new()).expect("a serves");
     let tried = Tried::from([(first.address, first.rank)]);
     assert_eq!(picked(&state, &tried).as_deref(), Some("b:1"));
-    // A repeated report that a replica serves changes nothing.
+    // A second report that the replica serves changes nothing.
     state.report(&address("a"), Health::Serving(0));
     assert_eq!(picked(&state, &tried).as_deref(), Some("b:1"));
     state.report(&address("a"), Health::Standby);

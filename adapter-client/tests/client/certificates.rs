@@ -90,7 +90,7 @@ impl Changing {
 
     pub(crate) fn server(self: &Arc<Self>) -> ServerConfig {
         let mut config = builder().with_no_client_auth().with_cert_resolver(Arc::clone(self) as _);
-        // A resumed session would not send the certificate.
+        // Session tickets are off, because the server does not send the certificate again when a session is resumed.
         config.send_tls13_tickets = 0;
         config.alpn_protocols = vec![b"h2".to_vec()];
         config

@@ -65,7 +65,7 @@ impl Load {
         Self { stop, answered, callers }
     }
 
-    /// Waits until this many more calls were answered.
+    /// Waits until this number of further calls was answered.
     async fn answers(&self, more: u32) {
         let enough = self.answered.load(Ordering::SeqCst) + more;
         until("calls are answered", || self.answered.load(Ordering::SeqCst) >= enough).await;

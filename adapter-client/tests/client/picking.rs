@@ -28,7 +28,7 @@ async fn two() -> (Replica, Replica, AdapterChannel) {
     (a, b, channel)
 }
 
-/// Waits until no replica leads, that is, until a call gets no answer within its deadline.
+/// Waits until no replica leads. In that state, a call gets no answer within its deadline.
 async fn no_replica_leads(channel: &AdapterChannel) {
     let start = Instant::now();
     while ask_within(channel, Duration::from_millis(50)).await.is_ok() {
@@ -104,7 +104,7 @@ async fn a_call_that_hangs_at_a_replaced_leader_is_repeated() {
     assert_eq!(answer.unwrap(), "b");
 }
 
-/// The connection gets neither a reset nor data, as after a power failure of the replica's host. With common settings the client would need
+/// As after a power failure of the replica's host, the connection gets neither a reset nor data. With usual settings, the client would need
 /// 30 s to detect the failure.
 #[tokio::test]
 async fn a_leader_that_vanished_is_left_for_the_next() {

@@ -59,7 +59,7 @@ impl Setup {
     }
 }
 
-/// A running replica. Dropping it ends all connections without a shutdown, like `kill -9`.
+/// A running replica. Dropping this value ends all connections without a shutdown, like `kill -9`.
 pub(crate) struct Replica {
     pub(crate) address: SocketAddr,
     pub(crate) shared: Arc<Shared>,
@@ -101,7 +101,7 @@ impl Replica {
                     let acceptor = acceptor.clone();
                     async move { acceptor.accept(stream?).await }
                 });
-                // A client that does not trust the certificate must not stop the server.
+                // A client that does not trust the certificate fails the handshake, which must not stop the server.
                 replica.serve(&setup, shaken.filter(|shaken| std::future::ready(shaken.is_ok())).boxed());
             }
         }

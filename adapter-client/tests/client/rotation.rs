@@ -13,7 +13,7 @@ use crate::{
     until,
 };
 
-/// The usual order of a rotation: the client trusts the new CA together with the old one, the server changes its certificate, and the old
+/// The usual order of a rotation. The client trusts the new CA in addition to the old CA. The server changes its certificate. Then the old
 /// CA is removed.
 #[tokio::test]
 async fn a_new_ca_takes_the_place_of_the_old_one() {
@@ -34,7 +34,7 @@ async fn a_new_ca_takes_the_place_of_the_old_one() {
         (old.pem() + &new.pem(), None),
         (old.pem() + &new.pem(), Some(new.sign("cloud-adapter"))),
         (new.pem(), None),
-        // The file becomes empty, and its last valid content remains in use.
+        // The file is empty now, but its last valid content remains in use.
         (String::new(), None),
     ] {
         fs::write(&ca, certificates).unwrap();

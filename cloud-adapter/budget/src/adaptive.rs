@@ -174,7 +174,7 @@ impl Follower {
 
     /// Applies the count that the vendor reported; `sent` is the number of calls of this bucket so far. Returns the maximum number of
     /// tokens that the bucket may hold: the remaining calls minus the share `free_floor` of the limit. If fewer calls remain than that
-    /// share, the result is negative, by at most the tokens that the bucket regains until the vendor resets its count.
+    /// share, the result is negative. The debt is at most the number of tokens that the bucket regains until the vendor resets its count.
     pub(crate) fn hint(&mut self, now: Time, hint: &Hint, free_floor: f64, sent: u64) -> f64 {
         self.tick(now);
         self.vendor.observe(now, hint, sent, self.ceiling);

@@ -79,8 +79,8 @@ impl Breaker {
         self.in_flight = self.in_flight.saturating_add(1);
     }
 
-    /// Records that a call returned. Failures are 5xx statuses, timeouts and failed connections; a vendor that throttles or refuses is
-    /// reachable.
+    /// Records that a call returned. Failures are 5xx statuses, timeouts and failed connections. Throttled and refused calls are no
+    /// failures, because they show that the vendor is reachable.
     pub(crate) fn record_result(&mut self, now: Time, failed: bool) {
         self.in_flight = self.in_flight.saturating_sub(1);
         match &mut self.state {

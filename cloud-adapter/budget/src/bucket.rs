@@ -87,7 +87,7 @@ impl Bucket {
         self.tick(now);
     }
 
-    /// Time at which the tokens are available; `None`: only after a probe returns.
+    /// Time at which the tokens are available. `None` if they become available only after a probe returns.
     pub(crate) fn ready_at(&self, need: Need) -> Option<Time> {
         if self.follower.probing() && self.probe.is_some() {
             return None;
@@ -103,7 +103,7 @@ impl Bucket {
         self.gcra.all_at(begin, tokens).max(begin)
     }
 
-    /// Number of tokens of the burst that are kept in reserve: at most all but one.
+    /// Number of tokens of the burst that are kept in reserve, at most all but one token.
     fn kept(&self, share: f64) -> u64 {
         if !self.reserve_filled {
             return 0;

@@ -7,7 +7,7 @@ use crate::Class;
 /// The whole configuration of the scheduler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Whether limits are enforced, or only the delays that they would cause are counted.
+    /// Whether the limits are enforced. Otherwise the scheduler only counts the delays that they would cause.
     pub mode: Mode,
     /// Buckets by name: `account`, families, `<family>:<operation>`. A family without a bucket gets [`BucketConfig::unconfigured`].
     pub buckets: BTreeMap<String, BucketConfig>,

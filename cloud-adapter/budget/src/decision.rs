@@ -14,7 +14,7 @@ pub enum Decision {
         /// How long the call waited in the queue.
         waited: Duration,
     },
-    /// Report to the callers that the call was refused. The scheduler has already removed it.
+    /// Report to the callers that the call was refused. The scheduler has already removed the call.
     Refuse(Ticket, Refusal),
     /// Do nothing until this time, unless there is new input earlier. `None`: wait for new input.
     Wait(Option<Time>),

@@ -35,7 +35,7 @@ impl Families {
         }
     }
 
-    /// Time at which a call may be sent, if known; `None`: after another call returns.
+    /// Time at which a call may be sent. `None` if a call can be sent only after another call returns.
     pub(crate) fn ready_at(&self, now: Time, name: &str) -> Option<Time> {
         let Some(family) = self.0.get(name) else { return Some(now) };
         if let BreakerState::Open { retry_at } = family.breaker.state(now) {
@@ -73,7 +73,7 @@ impl Families {
         }
     }
 
-    /// Records that a call returned. `failed`: with a 5xx status, a timeout or a failed connection.
+    /// Records that a call returned. `failed` says whether the call ended with a 5xx status, a timeout or a failed connection.
     pub(crate) fn record_result(&mut self, now: Time, name: &str, failed: bool) {
         if let Some(family) = self.0.get_mut(name) {
             family.in_flight = family.in_flight.saturating_sub(1);

@@ -28,8 +28,8 @@ pub(crate) struct Forecast {
     pub(crate) step: Duration,
     /// End of the pause that the vendor requested, if any.
     pub(crate) paused_until: Option<Time>,
-    /// The bucket that delays the call the longest, and the end of that delay. If several buckets delay the call equally, the most specific
-    /// one.
+    /// The bucket that delays the call the longest, and the end of that delay. If several buckets delay the call equally, this is the most
+    /// specific bucket.
     pub(crate) held_by: Option<(BucketId, Time)>,
     /// Number of tokens of the bucket in `held_by` that other calls take first.
     pub(crate) ahead: u64,

@@ -17,7 +17,7 @@ pub(crate) struct Tree {
     narrowest_first: Vec<BucketId>,
     /// The path of each family and operation used so far.
     known: BTreeMap<(&'static str, &'static str), PathId>,
-    /// All families used so far. The buckets of families that only an earlier configuration had are kept.
+    /// All families used so far. If a new configuration no longer contains a family, its bucket is kept.
     families: BTreeSet<&'static str>,
     /// Time at which all buckets were last emptied. The bucket of an unconfigured family that is added later counts as emptied at this
     /// time, too. `None`: a bucket that is added later starts full.

@@ -1,4 +1,4 @@
-//! The text that describes a call waiting for its budget. All logs, Events and pages use this text.
+//! The text that describes a call waiting for its budget. All logs, Events and status pages use this text.
 
 use std::{fmt, time::Duration};
 
@@ -15,7 +15,7 @@ use std::{fmt, time::Duration};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct BudgetWait {
-    /// The bucket that delays the call the longest; if several are equal, the most specific one.
+    /// The bucket that delays the call the longest. If several buckets delay the call equally, this is the most specific bucket.
     pub bucket: String,
     /// Estimated number of calls that are sent before this call.
     pub ahead: u64,

@@ -1,4 +1,4 @@
-//! Test bench: a port with the gate, and a service that returns the caller.
+//! The test bench: a port whose gate admits or refuses callers, and a service that returns the caller's role and name.
 
 use std::{
     convert::Infallible,
@@ -255,7 +255,6 @@ pub(crate) fn mount(dir: &Path, pair: &Pair) {
     }
 }
 
-/// Waits until the condition is true.
 pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let waited = tokio::time::timeout(TIMEOUT, async {
         while !is_so().await {

@@ -6,7 +6,8 @@ const INITIALISE: &str = "initialise ";
 /// Prefix of the write that replaces the addresses of a node.
 const ADDRESSES: &str = "addresses ";
 
-/// Returns the lines about one object, each with whether it only adds. An indented line belongs to the line before it.
+/// Returns the lines about one object, each with a flag that says whether the write only adds something. An indented line belongs to the
+/// line before it.
 pub(super) fn of(lines: &[String]) -> Vec<(&str, bool)> {
     let is_new = lines.iter().any(|line| line.starts_with(INITIALISE));
     let mut all: Vec<(&str, bool)> = Vec::new();

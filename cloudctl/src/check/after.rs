@@ -57,7 +57,7 @@ pub(super) async fn checks(session: &mut Session) -> Vec<Check> {
     all
 }
 
-/// The checks that need only pages and Leases.
+/// The checks that need only status pages and Leases.
 pub(super) fn of_pages(status: &StatusReport) -> Vec<Check> {
     let held_back: Vec<String> = status.controllers.iter().flat_map(|it| it.page.held_back.clone()).collect();
     let unheld = status.shards.iter().filter(|it| it.holder.is_none());
@@ -110,7 +110,7 @@ fn cloud(adapters: &[ProcessReport<AdapterStatus>]) -> Check {
     CLOUD.judged(&troubles, leader.page.scope.clone().unwrap_or_default())
 }
 
-/// What each Service waits for, according to the pages.
+/// What each Service waits for, according to the status pages.
 fn reasons(status: &StatusReport) -> BTreeMap<String, String> {
     let tasks = status.adapters.iter().flat_map(|it| &it.page.tasks);
     let tasks = tasks.map(|it| (it.name.clone(), it.waits_for.clone()));

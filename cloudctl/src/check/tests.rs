@@ -64,7 +64,7 @@ fn each_check_has_one_line_with_a_hint_and_a_page() {
     assert_eq!(serde_json::from_str::<CheckReport>(&text).expect("read"), report);
 }
 
-/// Runs all checks where nothing is as it should be, or may be read.
+/// Runs all checks in an environment where everything is wrong or cannot be read.
 #[tokio::test]
 async fn each_check_has_a_hint_and_a_link_to_a_heading_that_exists() {
     let no = json!({ "kind": "Status", "code": 403, "message": "no" });

@@ -25,7 +25,7 @@ pub(crate) struct ExplainArgs {
     name: Option<String>,
 }
 
-/// The object that the user asks about. A Service has no namespace yet if the user names none.
+/// The object that the user asks about. A Service has no namespace yet if the user did not specify a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Node(String),
@@ -91,7 +91,7 @@ impl ExplainArgs {
 }
 
 impl Asked {
-    /// The controllers that may have the object.
+    /// The controllers that may manage the object.
     pub(super) const fn controllers(&self) -> &'static [Component] {
         match self {
             Self::Node(_) => &[Component::NodeController, Component::RouteController],

@@ -16,9 +16,9 @@ use crate::limits::{
     results::{Listed, bucket_key},
 };
 
-/// If listings use more than this share of a family's rate, too little is left for changes.
+/// Share of a family's rate above which listings leave too little for changes.
 const LISTINGS_SHARE: f64 = 0.2;
-/// Queue limits above this are rounded up to whole thousands.
+/// Advised queue limits are rounded up to a multiple of this number of calls.
 const QUEUE_STEP: usize = 1_024;
 
 /// A change to the file, and its reason.
@@ -46,7 +46,8 @@ enum Change {
     Nothing,
 }
 
-/// Returns all advice. `within`: how long one bucket alone may take. `refused`: number of calls that the full queue refused.
+/// Returns all advice. `within` is the time that the calls of one bucket may take. `refused` is the number of calls that the full queue
+/// refused.
 pub(crate) fn advise(
     question: &Question,
     cases: &[Case],
@@ -105,8 +106,8 @@ fn queue(question: &Question, refused: u64) -> Option<Advice> {
     })
 }
 
-/// Advises on an account whose rate is lower than the sum of the rates of its families, so that the families cannot all reach their rates
-/// at once. `earlier`: the advice so far.
+/// Advises on an account whose rate is lower than the sum of the rates of its families. Such families cannot all reach their rates at the
+/// same time. `earlier` is the advice so far.
 fn account(question: &Question, earlier: &[Advice]) -> Option<Advice> {
     let buckets = &question.config.limits.buckets;
     let account = buckets.get("account").filter(|_| limit(earlier, "account").is_none())?;

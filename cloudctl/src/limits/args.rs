@@ -55,7 +55,7 @@ impl SimulateArgs {
     }
 }
 
-/// A cluster, a cloud, and the limits on vendor calls.
+/// The input of one simulation: the size of the cluster, the cloud, and the adapter's settings with their limits on vendor calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     pub(crate) nodes: u32,

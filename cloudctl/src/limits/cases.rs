@@ -1,4 +1,4 @@
-//! The cases of the simulation: decides whether each takes too long, and counts the calls that it needs.
+//! The cases of the simulation. Decides whether each case takes too long, and counts the calls that the case needs.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use crate::limits::{
     results::{Bound, BucketUse},
 };
 
-/// A case that takes longer gets advice.
+/// Longest acceptable time of a case. A case that takes longer gets advice.
 pub(crate) const CONVERGENCE_MAX: Duration = Duration::from_mins(5);
 /// Number of Services that users create during the start, at equal intervals.
 pub(crate) const USERS: u32 = 20;
-/// Margin of an advised rate, so that some of it remains for other calls.
+/// Factor by which an advised rate exceeds the need of the case, so that other calls can be sent.
 const HEADROOM: f64 = 1.1;
-/// A rate that is in effect unlimited: the adapter refuses a file with a higher rate.
+/// A rate that has the effect of no limit. The adapter refuses a file with a higher rate.
 const UNLIMITED: f64 = 100_000.0;
 
 /// The kind of a case.
@@ -41,7 +41,8 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// `waited`: how long users wait, or `None` if the wait never ends. `run` simulates the case under other limits.
+    /// Decides whether the case takes too long. `waited` is how long users wait, or `None` if the wait never ends. `run` simulates the case
+    /// under other limits.
     pub(crate) fn of(
         question: &Question,
         kind: Kind,
@@ -63,7 +64,7 @@ impl Case {
         rate(self.waiting(used, burst), within)
     }
 
-    /// Number of calls of a bucket beyond its burst, which a start has used up already.
+    /// Number of calls that must wait for the bucket. A start gets no burst, because the burst is already used.
     pub(crate) fn waiting(&self, used: &BucketUse, burst: u32) -> f64 {
         let burst = if self.kind == Kind::Joins { u64::from(burst) } else { 0 };
         count(used.awaited.saturating_sub(burst))

@@ -102,7 +102,7 @@ impl Cloud {
     }
 }
 
-/// Number of calls for this number of items in pages of at most `most` items, at least one.
+/// Returns the calls that list this number of items, in pages of at most `most` items. There is at least one call.
 fn pages(operation: Operation, items: u32, size: Option<u32>, most: u32) -> impl Iterator<Item = Operation> {
     let size = size.unwrap_or(most).clamp(1, most);
     std::iter::repeat_n(operation, usize::try_from(items.div_ceil(size).max(1)).unwrap_or(usize::MAX))

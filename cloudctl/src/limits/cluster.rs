@@ -1,5 +1,5 @@
-//! A model of a cluster and its adapter, limited to vendor calls: shared listings, load balancers that converge one write after the other,
-//! routes in batches.
+//! A model of a cluster and its adapter that contains only what causes vendor calls. It has shared listings, load balancers that converge
+//! one write after the other, and routes in batches.
 //!
 //! The model leaves out what changes few calls: deadlines of requests, and requests that controllers repeat while their load balancers are
 //! pending.
@@ -47,7 +47,7 @@ pub(crate) enum ClusterEvent {
 /// The initial state of a run, and the events in it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Setup {
-    /// The adapter starts, and its controllers with it.
+    /// Whether the adapter and its controllers start.
     pub(crate) starts: bool,
     /// The objects in the cloud at the beginning.
     pub(crate) stock: Stock,
@@ -55,7 +55,7 @@ pub(crate) struct Setup {
     pub(crate) create: u32,
     /// Times at which users create load balancers, one at each.
     pub(crate) users: Vec<Duration>,
-    /// A node joins.
+    /// Whether a node joins.
     pub(crate) node: bool,
     /// Number of load balancers that the node joins.
     pub(crate) join: u32,
@@ -137,14 +137,13 @@ impl Cluster {
         }
     }
 
-    /// Runs until `until`.
     pub(crate) fn run(&mut self, until: Time) {
         while let Some(event) = self.world.next(until) {
             self.handle(event);
         }
     }
 
-    /// For load balancers of users: the time from the request until the load balancer was ready.
+    /// Returns, for each load balancer of a user, the time from the request until the load balancer was ready.
     pub(crate) fn user_times(&self) -> Vec<Duration> {
         let users = self.balancers.iter().filter(|balancer| balancer.user);
         users.filter_map(|balancer| Some(balancer.ready?.since(balancer.began))).collect()
@@ -192,7 +191,7 @@ impl Cluster {
         }
     }
 
-    /// Handles a complete listing of a collection. `first`: whether this is its first listing.
+    /// Handles a complete listing of a collection. `first` says whether this is the first listing of the collection.
     fn listed(&mut self, what: Collection, first: bool) {
         let now = self.world.now();
         match what {

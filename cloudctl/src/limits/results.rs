@@ -18,7 +18,7 @@ const BINDS: f64 = 0.8;
 /// Default limit of calls in flight, for a family that the file does not name.
 const IN_FLIGHT: u32 = 16;
 
-/// An event that ends.
+/// The result of an event after which the cluster converges.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Scenario {
@@ -30,7 +30,7 @@ pub(crate) struct Scenario {
     pub(crate) routes_seconds: Option<f64>,
     /// Time until all load balancers are ready.
     pub(crate) load_balancers_seconds: Option<f64>,
-    /// The limit that determines the duration. `None`: the latency of the calls does.
+    /// The limit that determines the duration. `None` if the latency of the calls determines the duration.
     pub(crate) bound_by: Option<Bound>,
     /// The calls, by family.
     pub(crate) calls: Vec<CallCount>,
@@ -210,7 +210,7 @@ pub(crate) fn most_in_flight(question: &Question, family: &str) -> u32 {
     question.config.limits.concurrency.get(family).copied().unwrap_or(IN_FLIGHT)
 }
 
-/// Returns the limit with the highest usage, if all of it is used.
+/// Returns the most heavily used limit, if at least the share [`BINDS`] of it is used.
 fn bound(buckets: &[BucketUse], in_flight: impl Iterator<Item = Bound>) -> Option<Bound> {
     let buckets = buckets.iter().map(|bucket| Bound { key: bucket_key(&bucket.bucket), used: bucket.used });
     let most = buckets.chain(in_flight).max_by(|one, other| one.used.total_cmp(&other.used));

@@ -18,8 +18,8 @@ use crate::limits::{
 /// Duration that is long enough for listings in progress at its end not to matter.
 const DAY: Duration = Duration::from_hours(24);
 
-/// Candidates for how long one bucket alone may take. The first one that is sufficient is used, because consecutive steps have to share the
-/// time.
+/// Candidates for the time that the calls of one bucket may take. Consecutive steps have to share the total time, so the first candidate
+/// that is sufficient is used.
 const WITHIN: [Duration; 5] = [
     CONVERGENCE_MAX,
     Duration::from_mins(4),
@@ -28,7 +28,7 @@ const WITHIN: [Duration; 5] = [
     Duration::from_mins(1),
 ];
 
-/// The results of the simulated events that end. Each event begins with a new cluster.
+/// The results of the simulated events after which the cluster converges. Each event begins with a new cluster.
 struct Results {
     bootstrap: Scenario,
     users: Option<Users>,

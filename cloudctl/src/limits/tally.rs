@@ -17,13 +17,13 @@ pub(crate) struct Caller {
     pub(crate) periodic: bool,
 }
 
-/// Number of calls that were sent.
+/// The calls of a run, and how long they waited.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) families: BTreeMap<Family, Calls>,
     /// How long each call waited, by class.
     pub(crate) waits: BTreeMap<Class, Vec<Duration>>,
-    /// How long each call waited that is made for a Service which a user creates during the start.
+    /// How long each call waited, for calls for Services that users create during the start.
     pub(crate) user_waits: Vec<Duration>,
     /// Number of calls that were refused and retried later.
     pub(crate) refused: u64,

@@ -42,7 +42,7 @@ pub(crate) struct World<E> {
 }
 
 impl<E: Clone> World<E> {
-    /// Begins with full buckets; at a start with empty ones, because the previous process may have used them up.
+    /// Creates a run with full buckets. At a start, the buckets are empty, because the previous process may have used their tokens.
     pub(crate) fn new(config: Config, starts: bool) -> Self {
         let mut scheduler = Scheduler::new(config, Time::ZERO);
         if starts {

@@ -1,4 +1,4 @@
-//! The endpoints of Services: whether there is a pod that can answer what a load balancer forwards.
+//! Reads the endpoints of Services, to find out whether a Service has a ready pod for the traffic of its load balancer.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,9 @@ use kube::{Api, ResourceExt as _, api::ListParams};
 
 use crate::{cluster::Cluster, missing::Missing};
 
-/// The label of an EndpointSlice with the name of its Service.
+/// The label of an EndpointSlice whose value is the name of the Service.
 const SERVICE: &str = "kubernetes.io/service-name";
-/// The resource, in the list of what is missing.
+/// The name of the resource in the list of what could not be read.
 const SLICES: &str = "endpointslices";
 
 /// Whether an endpoint of the Service is ready.
@@ -49,7 +49,7 @@ mod tests {
 
     use super::*;
 
-    /// An API server with one slice of Service default/web, which has these endpoints.
+    /// Returns a cluster whose API server has one EndpointSlice of Service default/web, with these endpoints.
     fn with(endpoints: &Value) -> Cluster {
         let metadata = json!({ "name": "web-1", "namespace": "default", "labels": { SERVICE: "web" } });
         let slice = json!({ "metadata": metadata, "addressType": "IPv4", "endpoints": endpoints });

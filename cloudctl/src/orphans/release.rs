@@ -1,4 +1,4 @@
-//! Releases the orphans that the user selects, and waits until they are deleted.
+//! Releases the orphans that the user selects, which permits their deletion, and waits until they are deleted.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -127,7 +127,7 @@ pub(crate) async fn release<F: Future<Output = ()>>(
     Ok(withdraw(session, outcome).await)
 }
 
-/// Returns the existing orphans that the user selected, and the selected UIDs that do not exist.
+/// Returns the selected orphans that can be released, and the selected UIDs that cannot.
 fn chosen(seen: &OrphansReport, args: &OrphansArgs) -> (Vec<Orphan>, Vec<Missing>) {
     if args.all {
         let (doubted, known): (Vec<Orphan>, Vec<Orphan>) = seen.orphans.iter().cloned().partition(is_doubted);
@@ -167,7 +167,7 @@ fn agreed(number: usize) -> bool {
         && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
 }
 
-/// Reads the pages until all load balancers are deleted, or the time is up. `outcome`: the result of the last read.
+/// Reads the pages until all load balancers are deleted, or until the time limit has passed. Stores the result of each read in `outcome`.
 async fn gone(session: &mut Session, chosen: &[Orphan], limit: Duration, outcome: &mut Outcome) {
     let end = Instant::now() + limit;
     let (mut before, mut unseen) = (chosen.len(), BTreeSet::new());
@@ -187,8 +187,8 @@ async fn gone(session: &mut Session, chosen: &[Orphan], limit: Duration, outcome
     }
 }
 
-/// Splits the load balancers into deleted ones and others. A load balancer counts as deleted if it is absent from two consecutive
-/// successful reads. `unseen`: the load balancers that were absent from the last read.
+/// Splits the load balancers into deleted ones and remaining ones. A load balancer counts as deleted if it is absent from two consecutive
+/// successful reads. `unseen` contains the load balancers that were absent from the last read.
 fn judged(chosen: &[Orphan], seen: &OrphansReport, unseen: &mut BTreeSet<String>) -> Outcome {
     if !seen.is_known() {
         unseen.clear();
@@ -214,7 +214,7 @@ fn judged(chosen: &[Orphan], seen: &OrphansReport, unseen: &mut BTreeSet<String>
     outcome
 }
 
-/// Removes the releases of deleted load balancers from the ConfigMap, and reports which releases stay.
+/// Removes the releases of deleted load balancers from the ConfigMap, and reports which releases remain in it.
 async fn withdraw(session: &Session, mut outcome: Outcome) -> Outcome {
     if let (Some(cluster), false) = (&session.cluster, outcome.gone.is_empty()) {
         let keys: BTreeMap<&str, Value> =

@@ -14,7 +14,7 @@ use crate::{cluster::Cluster, missing::Missing, options::Component, session::Ses
 /// The ConfigMap that names released load balancers. Source: service-controller/README.md.
 pub(super) const NAME: &str = "cloud-controllers-orphans";
 
-/// The releases: the UID of the former Service, and its `NAMESPACE/NAME`.
+/// Reads the releases from the ConfigMap. Maps the UID of the former Service to its `NAMESPACE/NAME`.
 pub(super) async fn read(session: &Session) -> Result<BTreeMap<String, String>, Missing> {
     // The missing connection has already been reported.
     let Some(cluster) = &session.cluster else { return Ok(BTreeMap::new()) };
@@ -42,7 +42,7 @@ pub(super) async fn write(cluster: &Cluster, namespace: &str, keys: &Value) -> R
     cluster.ask(&what, patching).await.map(drop)
 }
 
-/// Returns why no service-controller would read a release in this namespace. `None`: a service-controller runs in it.
+/// Returns why no service-controller would read a release in this namespace. Returns `None` if a service-controller runs in it.
 pub(super) async fn why_not_read(session: &Session) -> Option<Missing> {
     let Session { cluster: Some(cluster), release, processes, .. } = session else { return None };
     if processes.iter().any(|it| it.component == Component::ServiceController && it.is_pod()) {

@@ -82,7 +82,8 @@ fn stale_releases_are_named_if_everything_is_known() {
     ");
 }
 
-/// After a restart, a replica holds no shard for a while, and has listed nothing.
+/// A replica that has just started holds no shard, or has not listed the load balancers yet. The report then says that the state is not
+/// known.
 #[test]
 fn unknown_state_is_reported() {
     let mut idle = page(&json!([]), 0);

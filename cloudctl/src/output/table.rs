@@ -4,7 +4,7 @@ use anstyle::{AnsiColor, Style};
 
 use super::visible::visible;
 
-/// The meaning of a colour.
+/// The meaning of a text, which decides its colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum TextStyle {
     #[default]

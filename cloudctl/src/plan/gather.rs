@@ -83,7 +83,7 @@ pub(crate) async fn all(session: &mut Session) -> Gathered {
     Gathered { planners, objects, gaps }
 }
 
-/// Reads the pages of one replica, until a page cannot be read.
+/// Reads the pages of one replica. Stops after the last page, or at a page that cannot be read.
 async fn of_process(session: &Session, process: &Process) -> (Option<Read>, Option<Missing>) {
     let mut read: Option<Read> = None;
     let (mut path, mut before) = ("/plan".to_owned(), String::new());
@@ -96,7 +96,7 @@ async fn of_process(session: &Session, process: &Process) -> (Option<Read>, Opti
         add(read.get_or_insert_default(), process, plans);
         match after {
             None => return (read, None),
-            // Keys must increase, because otherwise the pages would never end.
+            // Without this check of increasing keys, a faulty page could repeat itself without end.
             Some(after) if after <= before => break,
             Some(after) => {
                 path = format!("/plan?after={after}");

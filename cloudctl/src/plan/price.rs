@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use telemetry::report::{AdapterStatus, Budget, VendorStep};
 
-/// The bucket that all calls use in addition to their own.
+/// The bucket of the whole vendor account. Each call takes a token from this bucket and one from the bucket of its family.
 const ACCOUNT: &str = "account";
 
 /// The cost of the changes in one family.
@@ -17,9 +17,9 @@ pub struct Price {
     pub family: String,
     /// Number of calls that change something. Reads of the results are not included.
     pub calls: u64,
-    /// The current rate, in calls per second. `None`: the adapter's page was not read, or has no such bucket.
+    /// The current rate, in calls per second. `None` if the adapter's page was not read, or does not show this bucket.
     pub rate: Option<f64>,
-    /// How long the calls take at least. `None`: the time is not known, or the adapter currently sends no calls.
+    /// The minimum time for the calls. `None` if the time is not known, or if the adapter currently sends no calls.
     pub at_least_seconds: Option<f64>,
 }
 
@@ -44,7 +44,7 @@ pub(super) fn of<'a>(
     calls.into_iter().map(price).collect()
 }
 
-/// Returns the longest of the times of the families, and of the bucket that they share.
+/// Returns the longest time that any bucket needs. The buckets are those of the families and the shared bucket of the account.
 pub(super) fn at_least(price: &[Price], adapter: Option<&AdapterStatus>) -> Option<f64> {
     if price.is_empty() {
         return Some(0.0);
@@ -59,7 +59,8 @@ fn bucket<'a>(adapter: &'a AdapterStatus, name: &str) -> Option<&'a Budget> {
     adapter.budgets.iter().find(|it| it.bucket == name)
 }
 
-/// Returns the time for these calls after those that are already queued, at the current rate. `None`: the adapter currently sends no calls.
+/// Returns the time until the adapter has sent its queued calls and then these calls, at the current rate. Returns `None` if the adapter
+/// currently sends no calls.
 fn seconds(calls: u64, bucket: &Budget, adapter: &AdapterStatus) -> Option<f64> {
     #[expect(clippy::cast_precision_loss, reason = "call counts are far below 2^52")]
     let ahead = calls.saturating_add(bucket.queued) as f64 - bucket.tokens;

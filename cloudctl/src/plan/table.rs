@@ -39,7 +39,7 @@ impl Report for PlanReport {
     }
 }
 
-/// One block per object, with the plans of all controllers.
+/// Prints one block per object, with the plans of all controllers.
 fn objects(all: &[Planned], paper: &mut TextOutput) {
     for block in all.chunk_by(|a, b| (&a.what.kind, &a.what.key) == (&b.what.kind, &b.what.key)) {
         let Some(Planned { what, .. }) = block.first() else { continue };

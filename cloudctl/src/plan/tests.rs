@@ -102,7 +102,8 @@ fn the_table_shows_blocks_and_the_price() {
 fn the_slowest_bucket_determines_the_time() {
     let seconds = |objects, adapters| of(objects, adapters).at_least_seconds;
     let two = || vec![some().remove(2)];
-    // 2 calls and 9 queued calls, less 1 token, at 5/s. From the account: 2 calls less 1 token, at 1/s.
+    // The family's bucket: 2 calls and 9 queued calls, less 1 token, at 5 calls per second. The account's bucket: 2 calls, less 1 token, at
+    // 1 call per second.
     assert_eq!(seconds(two(), adapter(false)), Some(2.0));
     assert_eq!(seconds(two(), adapter(true)), Some(62.0), "the pause counts first");
     assert_eq!(seconds(Vec::new(), Vec::new()), Some(0.0));
@@ -118,7 +119,7 @@ fn an_empty_plan_is_reported() {
     assert!(report.is_well());
 }
 
-/// A replica that holds no shard has no plan.
+/// If no replica holds a shard, the plans of its objects are missing, and the report says so.
 #[test]
 fn a_plan_with_an_unheld_shard_is_not_complete() {
     let gaps = vec!["no replica that was read holds shard 0 of service-controller".to_owned()];

@@ -6,10 +6,11 @@ use telemetry::report::{AdapterStatus, ControllerStatus, Explanation, Plans};
 
 use crate::{http::HttpResponse, options::Component};
 
-/// Maximum number of characters of a refusal that are shown.
+/// Maximum number of characters that are shown of an error response.
 const SHOWN: usize = 300;
 
-/// The component that a page names. Missing fields count as empty, so without this check any JSON object would be accepted as a page.
+/// A page that names the component that sent it. Missing fields count as empty, so without this check any JSON object would be accepted as
+/// a page.
 pub(crate) trait Signed: DeserializeOwned {
     /// The name of the component. Empty: the page does not belong to a component.
     fn signature(&self) -> &str;
@@ -34,7 +35,7 @@ impl Signed for Plans {
 }
 
 impl Signed for AdapterStatus {
-    /// An adapter uses a name of its own, such as `adapter-sim`.
+    /// An adapter's page contains the adapter's own name, such as `adapter-sim`. The fields are only checked for presence.
     fn signature(&self) -> &str {
         if self.adapter.is_empty() || self.instance_id.is_empty() {
             ""

@@ -42,7 +42,7 @@ impl Report for StatusReport {
     }
 }
 
-/// The load balancers that converge, counted by what they wait for. The page lists only the oldest ones.
+/// Shows how many load balancers are converging, and how many of them wait for each cause. The adapter's page lists only the oldest ones.
 fn under_way(report: &StatusReport, paper: &mut TextOutput) {
     for page in report.adapters.iter().map(|it| &it.page).filter(|it| !it.tasks.is_empty()) {
         let causes: Vec<&str> = page.tasks.iter().map(|it| it.waits_for.as_str()).collect();
@@ -187,7 +187,7 @@ fn controllers(all: &[ProcessReport<ControllerStatus>], paper: &mut TextOutput) 
     paper.table(&table, 2);
 }
 
-/// The waiting objects: for each controller, those that have waited longest.
+/// Shows the objects that are not in sync. Each controller's page lists the objects that have waited longest.
 fn waits(report: &StatusReport, paper: &mut TextOutput) {
     paper.heading("Waiting objects");
     let mut table = Table::new(&["KIND", "NAME", "FOR", "WAITS FOR"]);

@@ -1,4 +1,4 @@
-//! What most checks use.
+//! The imports that most checks use.
 
 pub(super) use crate::{
     api::{Api, CallError, CallResult, Mirror, Role, Watch},

@@ -36,7 +36,7 @@ pub(super) const CHECKS: &[Check] = &[
         .within(600),
 ];
 
-/// Deadline of one request, which may have many routes and queue behind many others.
+/// Deadline of one request. A request may contain many routes, and may wait behind many other requests.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 const FOREIGN: &[Need] = &[ROUTES, CREATE, Need::Hook(Hook::CreateRoute), Need::Hook(Hook::DeleteRoute)];
@@ -93,7 +93,7 @@ fn in_order(request: &ApplyRoutesRequest, results: Vec<RouteResult>) -> Result<V
     Ok(results)
 }
 
-/// Merges the result of each item from an earlier attempt and this one.
+/// Merges the results of an earlier attempt with the results of this attempt, item by item.
 fn merged(before: Vec<RouteResult>, now: Vec<RouteResult>) -> Vec<RouteResult> {
     let before = before.into_iter().map(Some).chain(std::iter::repeat(None));
     let merge = |(before, mut now): (Option<RouteResult>, RouteResult)| match before {
@@ -127,7 +127,7 @@ async fn ownerless(cx: &Context, cluster: &Cluster, to: &str, by: &Instance) -> 
     Ok(route)
 }
 
-/// The route to a destination as the cluster sees it, listed fresh.
+/// Returns the route to a destination from a fresh listing of the cluster's routes.
 async fn route_to(cx: &Context, cluster: &Cluster, destination: &str) -> Result<Option<Route>, Stop> {
     let listed = cx.routes(cluster).await?.items;
     Ok(listed.into_iter().find(|route| route.destination == destination))

@@ -56,7 +56,7 @@ const HEALTH: &str = "/grpc.health.v1.Health/Check";
 /// The path of a service that does not exist.
 const NOWHERE: &str = "/conformance.v1.NoSuchService/Call";
 
-/// Bytes that are not a valid message: a caller without permission is refused before the adapter decodes them.
+/// Bytes that are not a valid message. The adapter must refuse a caller without permission before it decodes the message.
 fn garbage() -> Vec<u8> {
     vec![0xFF; 8]
 }

@@ -9,7 +9,7 @@ use crate::{api::Role, hooks::Hook, lane::FIRST_ANSWER, verdict::Stop};
 
 /// Limit for a status report, which the adapter has in memory.
 const STATUS_WITHIN: Duration = Duration::from_secs(2);
-/// Fraction of the configured rate below which a bucket has learned a lower rate from a throttling vendor.
+/// A bucket whose rate is below this fraction of the configured rate has lowered its rate because the vendor throttled calls.
 const LEARNED: f64 = 0.9;
 
 impl Context {

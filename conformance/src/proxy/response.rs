@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 
 pub(super) type Body = UnsyncBoxBody<Bytes, Cut>;
 
-/// Ends a response body early.
+/// The error that ends a response body early.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the proxy cut off the body on purpose")]
 pub(super) struct Cut;
@@ -61,7 +61,7 @@ pub(super) fn throttled(after: Option<Duration>) -> FullResponse {
     FullResponse::canned(429, after.as_slice(), r#"{"code":"throttled","message":"too many requests"}"#)
 }
 
-/// An error message that a driver may pass on to its caller.
+/// A refusal whose message repeats the credentials of the call. A driver may pass this message on to its caller.
 pub(super) fn echo(status: u16, headers: &HeaderMap) -> FullResponse {
     let carried = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
     let text = format!("authorization: {} is not welcome", String::from_utf8_lossy(carried));

@@ -11,7 +11,7 @@ use crate::params::Pattern;
 /// Maximum number of responses stored for stale reads; further reads are fresh.
 const STALE_MAX: usize = 10_000;
 
-/// Selects calls: all conditions must hold. Reads as a sentence: `Rule::writes().nth(2)`.
+/// Selects the calls that meet all conditions of the rule. A rule reads as a sentence, such as `Rule::writes().nth(2)`.
 #[derive(Clone, Debug)]
 pub struct Rule {
     kind: Kind,
@@ -149,7 +149,7 @@ struct Standing {
     fired: u64,
     /// For limits: the time at which the bucket is full again.
     full_at: Instant,
-    /// First responses, for stale reads.
+    /// The first response to each read, for stale reads.
     frozen: BTreeMap<String, FullResponse>,
 }
 
@@ -159,7 +159,7 @@ pub(super) struct Strike {
     pub(super) rule: u64,
     pub(super) action: Action,
     pub(super) gate: Gate,
-    /// The response to send instead, for stale reads.
+    /// The stored response that replaces the vendor's response, for stale reads.
     pub(super) frozen: Option<FullResponse>,
 }
 
@@ -260,7 +260,7 @@ impl Standing {
         let Action::Limit { every, burst } = self.action else { return true };
         let now = Instant::now();
         let full_at = self.full_at.max(now);
-        // The number of missing tokens, as the time in which they are added.
+        // The number of tokens that may be missing before this call, expressed as the time in which they are added.
         let room = every.saturating_mul(burst.saturating_sub(1));
         if full_at.saturating_duration_since(now) > room {
             return true;

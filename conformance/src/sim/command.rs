@@ -1,5 +1,5 @@
-//! The commands of the parameter file, for a lane of the simulated cloud. They get the variables of `adapter_conformance::hooks`, and those
-//! that [`Setting`](crate::sim::Setting) gives each lane: `CLOUD` (base URL of its simcloud) and `FOLDER` (its files).
+//! The commands of the parameter file, for a lane of the simulated cloud. The commands get the variables of `adapter_conformance::hooks`.
+//! [`Setting`](crate::sim::Setting) adds two variables for each lane: `CLOUD` (base URL of its simcloud) and `FOLDER` (its files).
 
 mod cloud;
 mod files;

@@ -35,9 +35,9 @@ const CHECKS: [&str; 4] = ["--include", "ERR-02,ERR-03", "--check-timeout", "2s"
 /// The result of a run of the program.
 struct Ended {
     status: ExitStatus,
-    /// What it wrote to standard output.
+    /// The text that the program wrote to standard output.
     out: String,
-    /// What it wrote to standard error.
+    /// The text that the program wrote to standard error.
     err: String,
     took: Duration,
 }
@@ -292,7 +292,7 @@ async fn ctrl_c_ends_a_run_with_its_report() {
 #[tokio::test]
 async fn ctrl_c_again_ends_at_once() {
     let mut fake = Fake::start(Behaviour::Hangs).await;
-    // Without the short time limits, the clean-up takes its full time.
+    // This run has no short time limits, so the clean-up takes its full time.
     let mut child = start(&["--endpoint", &fake.endpoint(), "--include", "ERR-02"]);
     fake.called().await;
     interrupt(&child);

@@ -1,10 +1,10 @@
-//! Tests the suite: runs it against adapters that each have one fault. Each must fail exactly the checks in the table `broken.table`; the
-//! adapter without a fault must fail none.
+//! Tests the suite by running it against adapters that each have one fault. With each adapter, exactly the checks in its row of
+//! `broken.table` must fail. With the adapter without a fault, no check may fail.
 //!
 //! Needs the programs of `adapter-sim`: `cargo build --bins -p adapter-sim`. A run tests the adapter without a fault and a sample of the
-//! others, which differs from commit to commit. `BROKEN_ADAPTERS=all` tests all, and a comma-separated list of faults tests only those.
-//! `UPDATE_BROKEN_TABLE`, with the same values, runs all checks of the first two tiers and writes the failed ones into the table: for a new
-//! check or a new fault.
+//! other adapters, which differs from commit to commit. `BROKEN_ADAPTERS=all` tests all, and a comma-separated list of faults tests only
+//! those. After adding a check or a fault, set `UPDATE_BROKEN_TABLE`, which accepts the same values. It runs all checks of the first two
+//! tiers and writes the failed checks into the table.
 
 #![expect(clippy::expect_used, reason = "a test should panic on an unexpected result")]
 
@@ -23,7 +23,7 @@ use self::{
     table::{GOOD, Row, rows, write},
 };
 
-/// Number of adapters at once: each adapter waits most of the time.
+/// Number of adapters that are tested at the same time. Each adapter waits most of the time.
 const AT_ONCE: usize = 6;
 /// The variable that selects the rows to test.
 const CHOICE: &str = "BROKEN_ADAPTERS";

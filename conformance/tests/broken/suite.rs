@@ -29,7 +29,7 @@ const SCARCE: Bucket = Bucket { rate: 1, burst: 20 };
 /// Time limit of each check. It is short, because with a broken adapter many checks wait in vain.
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// The entry instead of a check if no check could run.
+/// The entry that replaces the checks if no check could run.
 const SETTING: &str = "the setting";
 
 /// Time to recover. A broken adapter that does not recover within this time does not recover later either.
@@ -58,7 +58,7 @@ pub(crate) struct Seen {
 impl Seen {
     pub(crate) fn is_as_listed(&self) -> bool {
         let Row { fails, may_fail, .. } = &self.row;
-        // Checks after the bar are not run.
+        // Test runs do not execute the checks after the bar in a row of the table.
         let expected = |id: &String| fails.contains(id) || may_fail.contains(id);
         fails.iter().all(|id| self.failed.contains_key(id)) && self.failed.keys().all(expected)
     }

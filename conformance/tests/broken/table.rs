@@ -44,7 +44,6 @@ pub(crate) fn rows() -> io::Result<Vec<Row>> {
     Ok(text.lines().filter_map(row).collect())
 }
 
-/// Writes the file.
 pub(crate) fn write(rows: &[Row]) -> io::Result<()> {
     let lines: String = rows.iter().map(|row| format!("{row}\n")).collect();
     fs::write(Path::new(FILE), format!("{HEAD}{lines}"))

@@ -8,7 +8,7 @@ use super::stage::{RATE, Stage};
 const SHARE: usize = 2;
 /// Minimum number of vendor writes for a Service: the load balancer, its port with the members, and the tag that marks it as complete.
 const WRITES_EACH: u64 = 3;
-/// Seconds for a single Service.
+/// The time for a single Service, in seconds.
 const ALONE_SECONDS: f64 = 3.0;
 
 pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
@@ -39,7 +39,8 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
 
 fn judge(n: usize, calls: &Calls, waits: &Waits) -> Vec<Target> {
     let least = WRITES_EACH.saturating_mul(n.try_into().unwrap_or(u64::MAX));
-    // Route writes are not counted: routes to nodes that left earlier are deleted when a listing has shown that the instances are gone.
+    // Route writes are not counted. They may delete the routes of nodes that left earlier, after a listing has shown that the instances are
+    // gone.
     let writes = calls.writes.saturating_sub(calls.of("BatchRoutes"));
     let bound = ALONE_SECONDS + of_count(calls.families(&["loadbalancer"])) / f64::from(RATE);
     vec![

@@ -166,8 +166,8 @@ pub(super) async fn delete_services(client: &Client, names: &[String]) -> anyhow
     stream::iter(names).map(delete).buffer_unordered(AT_ONCE).try_collect().await
 }
 
-/// Reports the status of each node every five minutes, one after the other, as kubelets do. Never ends; fails if the API server rejects a
-/// report, unless the node is gone.
+/// Reports the status of all nodes every five minutes, one node after the other, as kubelets do. Only ends with an error, if the API server
+/// rejects a report of an existing node.
 pub(super) async fn report_statuses(
     client: Client,
     mut names: impl FnMut() -> Vec<String>,

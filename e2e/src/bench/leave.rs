@@ -64,7 +64,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     })
 }
 
-/// Waits until no load balancer has one of these instances, and returns the time.
+/// Waits until none of these instances is a member of any load balancer, and returns the time of this observation.
 async fn follow(
     stage: &Stage,
     before: &Reading,
@@ -78,7 +78,7 @@ async fn follow(
             of_count(writes) >= float(balancers),
             "{writes} member writes for {balancers} load balancers"
         );
-        // Reading the whole state is expensive, so it is read only when the count of writes has changed.
+        // Reading the whole state is expensive, so it is read only after enough member writes were counted.
         let state = stage.cluster.cloud.state().await?;
         let members = state.load_balancers.iter().flat_map(|it| &it.pools).flat_map(|pool| &pool.members);
         let left =

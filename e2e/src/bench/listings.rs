@@ -9,7 +9,7 @@ const TOLERANCE: f64 = 1.1;
 pub(super) const PAGE: usize = 500;
 /// The page size for load balancers. The driver requests smaller pages, because load balancers have members.
 pub(super) const BALANCERS_PAGE: usize = 100;
-/// From this number of periods on, the beginning of the first period does not matter.
+/// From this number of periods on, the listings of the first period hardly matter, so the tolerance covers them.
 const MANY: f64 = 10.0;
 /// The adapter's default intervals between two listings, in seconds.
 const INSTANCES_EVERY: f64 = 30.0;
@@ -18,13 +18,13 @@ const ROUTES_EVERY: f64 = 120.0;
 /// The number of routes of a node, one per address family.
 pub(super) const ROUTES_A_NODE: usize = 2;
 
-/// The number of calls of one listing. A page that is exactly full has a cursor even if nothing follows, as with real vendors.
+/// The number of calls of one listing. As with real vendors, a full page has a cursor even if no item follows, so one more call is needed.
 pub(super) fn pages(items: usize, page: usize) -> f64 {
     float(items / page + 1)
 }
 
-/// The permitted number of listing calls in this time: the pages of all periods, plus 10 %. For a short measurement, the number is at least
-/// the calls of all periods that may begin in this time.
+/// The permitted number of listing calls in this time: the pages of all periods, plus 10 %. In a short measurement, all listings that may
+/// begin in this time are permitted.
 fn allowed(items: usize, page: usize, every: f64, seconds: f64) -> f64 {
     let periods = seconds / every;
     let steady = TOLERANCE * float(items.div_ceil(page)) * periods;
@@ -41,7 +41,7 @@ pub(super) fn machines_and_balancers(calls: &Calls, size: Size, seconds: f64, mo
     Target::at_most("vendor calls for instances and load balancers", of_count(seen), bound, "")
 }
 
-/// The target for listings of routes: one per period.
+/// The target for listings of routes: one listing per period, plus the tolerance.
 pub(super) fn routes(calls: &Calls, size: Size, seconds: f64) -> Target {
     let bound = allowed(size.nodes * ROUTES_A_NODE, PAGE, ROUTES_EVERY, seconds);
     Target::at_most("vendor calls for routes", of_count(calls.families(&["network"])), bound, "")

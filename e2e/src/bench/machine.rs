@@ -16,7 +16,7 @@ pub(super) struct Machine {
     pub(super) cores: usize,
     pub(super) memory_mib: u64,
     pub(super) cpu: String,
-    /// The nice value of the benchmark; a negative one takes precedence over other processes.
+    /// The nice value of the benchmark. With a negative value, the benchmark takes precedence over other processes.
     #[serde(default)]
     pub(super) nice: i32,
 }
@@ -46,7 +46,7 @@ pub(super) struct Cores {
 }
 
 impl Cores {
-    /// The time of niced processes counts as idle, because they yield to others.
+    /// The time of niced processes counts as idle, because such processes yield to the benchmark.
     pub(super) fn now() -> Self {
         let Ok(stat) = KernelStats::current() else { return Self::default() };
         let cpu = stat.total;

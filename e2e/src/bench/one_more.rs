@@ -10,8 +10,8 @@ use super::numbers::{float, of_count};
 use super::result::{Calls, Row, Size, Target, Waits, Who};
 use super::stage::{RATE, Reading, Stage};
 
-/// The number of new Services. They are spread over the time of the member updates: if they were created at once, their calls would exceed
-/// the rate, and the test would measure the rate.
+/// The number of new Services. They are created one by one during the member updates. If all were created at once, their calls would exceed
+/// the rate, and the scenario would only measure the rate.
 const NEW: u32 = 20;
 /// The minimum pause between new Services.
 const LEAST_PAUSE: Duration = Duration::from_millis(500);
@@ -28,12 +28,12 @@ const LEFT_OUT: &str = "The peer's service controller reacts to a node that is a
                         address, and is not updated until another node is added or removed. The kubelets here run without \
                         --node-ip, so nodes have no addresses of their own.";
 
-/// The progress of the load balancers.
+/// The result of waiting until all load balancers have the new node as a member.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Followed {
-    /// All load balancers were written after this number of seconds.
+    /// Seconds until all load balancers were updated.
     All(f64),
-    /// Only this number of load balancers have the node, and the peer updates no more load balancers.
+    /// The peer has stopped to update load balancers after only this number of them have the node.
     Only(usize),
 }
 
@@ -41,7 +41,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     let numbers = stage.boot(1).await?;
     let machine = stage.machine(*numbers.start())?;
     let before = stage.reading().await?;
-    // The new node becomes a member, whatever its number is.
+    // Because of `usize::MAX`, the new node becomes a member, whatever its number is.
     let waited = Waits::of(stage.join(numbers, usize::MAX).await?);
     let began = Instant::now();
     let balancers = stage.services.len();
@@ -83,7 +83,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     })
 }
 
-/// The pause between new Services. The last one is created when, at the given rate, the last load balancer is updated.
+/// Returns the pause between new Services. The last Service is created about when the last load balancer is updated, at the given rate.
 fn pause(balancers: usize) -> Duration {
     LEAST_PAUSE.max(Duration::from_secs(balancers.try_into().unwrap_or(u64::MAX)) / RATE / NEW)
 }
@@ -103,7 +103,7 @@ async fn users(stage: &Stage, pause: Duration) -> anyhow::Result<(Vec<String>, V
     Ok((names, waits.concat()))
 }
 
-/// Returns the seconds until each load balancer was written. `None`: the peer has left out some load balancers.
+/// Returns the seconds until all load balancers were updated, or `None` if the peer has left out some load balancers.
 async fn follow(
     stage: &Stage,
     before: &Reading,
@@ -135,7 +135,8 @@ async fn follow(
     }
 }
 
-/// Counts only the Services that existed before the change.
+/// Counts the load balancers that have this instance as a member. The new Services are already deleted, so only earlier Services are
+/// counted.
 async fn balancers_with(stage: &Stage, machine: &str) -> anyhow::Result<usize> {
     let state = stage.cluster.cloud.state().await?;
     let has = |pool: &Pool| pool.members.iter().any(|it| it.instance_id.as_deref() == Some(machine));
@@ -147,10 +148,11 @@ pub(super) fn member_writes(calls: &Calls) -> u64 {
 }
 
 fn judge(size: Size, calls: &Calls, followed: Followed, new: &Waits) -> Vec<Target> {
-    // Calls for new Services use the same budget; the burst is available at once.
+    // Calls for new Services use the same budget, so they are included. The burst of the budget is ignored, because it only shortens the
+    // time.
     let ahead = calls.families(&["loadbalancer"]);
     let bound = REACTION_SECONDS + of_count(ahead) / (f64::from(RATE) * USED);
-    // A new Service may have been created just before the controller knew the node.
+    // A new Service may have been created just before the controller knew the node. Then its load balancer is updated, too.
     let balancers = float(size.services.saturating_add(new.n));
     let followed = match followed {
         Followed::All(seconds) => Target::at_most("all load balancers were updated", seconds, bound, "s"),

@@ -1,4 +1,4 @@
-//! Writes `docs/benchmarks.md` from the results of runs. Pure functions.
+//! Writes `docs/benchmarks.md` from the results of runs. This module contains only pure functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -71,11 +71,11 @@ const COMPARED: &str = "\
 
 /// The programs, in the order in which the results list them.
 const PROGRAMS: [&str; 4] = [crate::ADAPTER, "node-controller", "service-controller", "route-controller"];
-/// Scenarios whose notes have figures that no table has.
+/// Scenarios whose notes contain figures that appear in no table.
 const WITH_NOTES: [Scenario; 3] = [Scenario::Growth, Scenario::Crowd, Scenario::Replicas];
 /// Scenarios whose notes explain the figures of the peer.
 const WITH_NOTES_OF_PEER: [Scenario; 1] = [Scenario::OneMore];
-/// Ratios between these bounds are omitted: the peer's figure is close to that of the controllers.
+/// Figures are omitted if the ratio is within these bounds, because the peer's figure is then close to that of the controllers.
 const ALIKE: RangeInclusive<f64> = 0.8..=1.25;
 
 /// A row, with the report that contains it.
@@ -214,7 +214,7 @@ fn results(ours: &[Found<'_>]) -> String {
     if further.is_empty() { text } else { format!("{text}{FURTHER}{further}") }
 }
 
-/// Formats a figure of each program; of several replicas, the largest.
+/// Formats a figure of each program. Of several replicas of a program, the largest figure counts.
 fn largest(row: &Row, of: fn(&Usage) -> f64) -> String {
     let most = |program: &str| {
         let is_replica = |name: &str| {
@@ -227,7 +227,8 @@ fn largest(row: &Row, of: fn(&Usage) -> f64) -> String {
     PROGRAMS.map(most).join(", ")
 }
 
-/// Formats the waits that are not targets, and the notes. Waits under a condition, which is in parentheses, appear in the JSON only.
+/// Formats the notes, and the waiting times that do not already appear as targets. Waiting times with a condition in parentheses in their
+/// name appear only in the JSON.
 fn further(row: &Row) -> String {
     let mut text = String::new();
     for (what, waits) in &row.waits {
@@ -299,7 +300,7 @@ impl Compared {
     }
 }
 
-/// The figures that both measurements have.
+/// The figures that occur in both measurements.
 fn figures(ours: &Row, peer: &Row) -> Vec<Compared> {
     let figure = |what: &str, of: fn(&Row) -> f64, unit: &'static str| Compared {
         what: what.to_owned(),
@@ -343,7 +344,7 @@ fn lines(scenario: &str, peers: &[Vec<Compared>; 2]) -> String {
     text
 }
 
-/// Lists failures of the peer, runs of the peer without a comparable run of the controllers, and explaining notes.
+/// Lists failures of the peer, runs of the peer without a comparable run of the controllers, and notes that explain the peer's figures.
 fn misses_of_peer(found: &Found<'_>, rows: &[Found<'_>]) -> String {
     let (_, row) = found;
     let (name, who) = (&row.scenario, row.who.words());

@@ -31,7 +31,7 @@ const REPLICAS: [usize; 3] = [1, 2, MOST];
 const MOST: usize = 4;
 /// The cluster's size in the other scenarios, divided by this number, is its size here. The result does not depend on the size.
 const PART: usize = 5;
-/// The number of existing Services, multiplied by this number, is the number of new Services without the rate limit: fewer Services would
+/// The number of existing Services, multiplied by this number, is the number of new Services without the rate limit. Fewer Services would
 /// be ready too fast for a precise measurement.
 const CROWD: usize = 2;
 /// The number of nodes, divided by this number, is the number of joining nodes.
@@ -132,13 +132,13 @@ async fn join(stage: &mut Stage, replicas: usize, rate: Rate) -> anyhow::Result<
     Ok(waits)
 }
 
-/// The work of the killed replica.
+/// The number of shards of the killed replica, and of Services that were still in progress at the kill.
 struct Lost {
     shards: usize,
     under_way: usize,
 }
 
-/// Kills a replica of the service-controller while it creates load balancers for many new Services, and creates more Services.
+/// Creates many Services, kills a replica of the service-controller while it creates their load balancers, and creates more Services.
 async fn kill(stage: &mut Stage) -> anyhow::Result<(Killed, Waits, Lost)> {
     let victim = replica("service-controller", MOST);
     let shards = shares::of(stage, &victim).await?;

@@ -14,10 +14,10 @@ use super::result::{Row, Size, Spent, Target, Waits};
 use super::stage::Stage;
 
 const AGAIN_SECONDS: f64 = 5.0;
-/// Number of calls for the adapter's self-check of its credentials: one, and another after a failure.
+/// Maximum number of calls with which the adapter checks its credentials: one call, and a second call if the first one fails.
 const CHECKS: f64 = 2.0;
 
-/// The initial listings are complete when there was no call for this duration.
+/// The initial listings count as complete after this duration without a call.
 const LISTED_AFTER: Duration = Duration::from_secs(2);
 
 /// Restarts the controllers, one after the other.
@@ -74,7 +74,7 @@ pub(super) async fn adapter(stage: &mut Stage) -> anyhow::Result<Row> {
     })
 }
 
-/// Returns the seconds from the process's start until its queue is empty.
+/// Returns the seconds from the process's start until the process is ready and the queues of all controllers are empty.
 async fn once(stage: &mut Stage, name: &str) -> anyhow::Result<f64> {
     let pod = stage.cluster.pods.get(name)?;
     pod.terminate().await?;
@@ -102,7 +102,7 @@ fn judge(spent: &Spent, again: &[(&str, f64)]) -> Vec<Target> {
 fn judge_adapter(spent: &Spent, size: Size) -> Vec<Target> {
     let routes = pages(size.nodes * ROUTES_A_NODE, PAGE);
     let once = pages(size.nodes, PAGE) + pages(size.services, BALANCERS_PAGE) + routes + CHECKS;
-    // A client that reconnects during the first listing causes a second one; and instances are listed again every 30 s.
+    // A client that reconnects during the first listing causes a second listing. Instances are also listed again every 30 s.
     let listings = 2.0 + (spent.seconds / 30.0).floor();
     let listed = of_count(spent.vendor.total().saturating_sub(listings::others(&spent.vendor)));
     vec![
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn adapter_lists_each_collection_at_most_twice() {
         let size = Size { nodes: 5000, services: 1000, members: 200, seconds: 600 };
-        // (11 + 11 + 21 pages, and two checks), twice.
+        // Two listings, each with 11 + 11 + 21 pages and two checks of the credentials, need 90 calls.
         assert!(judge_adapter(&spent("ListRoutes", 90), size).iter().all(|it| it.met));
         assert!(!judge_adapter(&spent("ListRoutes", 91), size).iter().all(|it| it.met));
         assert!(!judge_adapter(&spent("GetLoadBalancer", 1), size).iter().all(|it| it.met));

@@ -26,7 +26,7 @@ pub(super) struct Report {
 pub(super) struct Size {
     pub(super) nodes: usize,
     pub(super) services: usize,
-    /// Nodes behind load balancers.
+    /// The number of nodes behind load balancers.
     pub(super) members: usize,
     pub(super) seconds: u64,
 }
@@ -37,7 +37,7 @@ pub(super) struct Size {
 pub(super) enum Who {
     #[default]
     Ours,
-    /// The peer with the defaults of the reference.
+    /// The peer, a cloud controller manager in Go, with its default settings.
     Peer,
     /// The peer with ten workers instead of one.
     PeerConcurrent,
@@ -113,7 +113,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// The calls between an earlier reading and this one.
+    /// The calls between two readings of the counters.
     pub(super) fn between(before: &Counts, after: &Counts) -> Self {
         let status = |counts: &Counts| counts.by_status.get("429").copied().unwrap_or_default();
         Self {

@@ -8,7 +8,7 @@ use super::stage::Stage;
 /// The maximum number of routes in a vendor call. Nodes join in small groups, so calls are at least half full on average.
 const ROUTES_A_CALL: usize = 200;
 
-/// The number of groups in which nodes join. Each group begins and ends with calls that are not full.
+/// The number of groups in which nodes join. The first and the last call of each group are usually not full.
 const WAVES: usize = 8;
 
 pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
@@ -43,7 +43,7 @@ fn judge(spent: &Spent, size: Size, who: Who) -> Vec<Target> {
         ),
         Target { what: "calls that list routes, one listing per period".to_owned(), ..listed },
     ];
-    // The peer is one process, so writes of this condition cannot be distinguished from its other writes of the status.
+    // The peer is one process, so its writes of this condition cannot be distinguished from its other writes of node status.
     if who == Who::Ours {
         targets.push(Target::count("conditions written", conditions.copied().unwrap_or_default(), nodes));
     }

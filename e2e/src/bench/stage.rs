@@ -29,8 +29,8 @@ use super::seen::{Mark, Seen};
 const LATENCY_MILLIS: u64 = 50;
 /// The adapter's default rate limit for this cloud, in calls per second for each family of the API.
 pub(super) const RATE: u32 = 20;
-/// Events are written with a delay. If there was no write for this duration, no more writes follow: the duration is twice the interval at
-/// which all routes are reconciled.
+/// Events are written with a delay. If there was no write for this duration, no more writes are expected. The duration is twice the
+/// interval at which all routes are reconciled.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 /// The name of the peer's process.
 const PEER: &str = "cloud-controller-manager";
@@ -76,7 +76,7 @@ pub(super) struct Reading {
 }
 
 impl Stage {
-    /// Starts everything, without nodes.
+    /// Starts the control plane, the cloud and all processes, without nodes.
     pub(super) async fn start(
         tools: &Tools,
         size: Size,
@@ -167,7 +167,7 @@ impl Stage {
     /// The cost since this earlier reading.
     pub(super) async fn spent(&mut self, since: &Reading) -> anyhow::Result<Spent> {
         let took = since.at.map(|at| at.elapsed()).unwrap_or_default();
-        // Without status reports, the measurement would be too optimistic.
+        // If the status reports of the kubelets have ended, the measured cost would be too low, so the run fails.
         if let Some(ended) = self.kubelets.try_join_next() {
             ended?.context("the status reports of nodes ended")?;
         }
@@ -176,7 +176,7 @@ impl Stage {
         let (mut processes, mut users) = (BTreeMap::new(), BTreeMap::new());
         for (name, pid, user) in self.processes()? {
             let (memory, cpu) = (Memory::of(pid)?, machine::cpu(pid)?);
-            // The counters of a new process of the same name start at zero.
+            // If a process was replaced by a new process of the same name, the counters of the new process start at zero.
             let before = since.cpu.get(&name).filter(|(was, _)| *was == pid).map(|(_, cpu)| *cpu);
             let usage = Usage {
                 rss_mib: mib(memory.resident),
@@ -217,7 +217,7 @@ impl Stage {
         names
     }
 
-    /// Waits until all controllers are idle and write no more to the cloud: later writes would be counted in the next scenario.
+    /// Waits until all controllers are idle and write no more to the cloud. Later writes would be counted in the next scenario.
     pub(super) async fn quiet(&mut self) -> anyhow::Result<()> {
         if self.peer.is_some() {
             return self.silent(IDLE_AFTER, |counts| counts.writes).await;
@@ -242,7 +242,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until there was no call to the cloud for this duration.
+    /// Waits until the number of calls that `of` selects has not changed for this duration.
     pub(super) async fn silent(&self, time: Duration, of: fn(&Counts) -> u64) -> anyhow::Result<()> {
         let end = Instant::now() + self.time_limit(self.machines.len() + self.services.len());
         let mut calls = of(&self.cluster.cloud.counts().await?);

@@ -1,4 +1,4 @@
-//! Measures the steady state, in which kubelets only report their status; then a fifth of the kubelets stops reporting.
+//! Measures the steady state, in which kubelets only report their status. Then measures while a fifth of the kubelets does not report.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::stage::Stage;
 /// The number of nodes, divided by this number, is the number of nodes that become not ready.
 const SHARE: usize = 5;
 
-/// Measures the steady state for the whole time.
+/// Measures the steady state for the measuring time (`size.seconds`).
 pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     let before = stage.reading().await?;
     stage.progress.wait("steady state: no changes", Duration::from_secs(stage.size.seconds)).await;
@@ -34,7 +34,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     })
 }
 
-/// Measures while some nodes are not ready, for half of the time.
+/// Measures for half of the measuring time (`size.seconds`) while some nodes are not ready.
 pub(super) async fn not_ready(stage: &mut Stage) -> anyhow::Result<Row> {
     let n = (stage.size.nodes / SHARE).max(1);
     let silent = stage.first_nodes(n);

@@ -1,4 +1,4 @@
-//! The vendor permits a lower rate than the configured one, while there are always changes to write.
+//! Measures while the vendor permits a lower rate than the adapter is configured for, and there are always changes to write.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::numbers::{float, of_count};
 use super::result::{Calls, Row, Target};
 use super::stage::{RATE, Stage};
 
-/// The allowed share of the configured rate.
+/// The share of the configured rate that the vendor permits.
 const SHARE: f64 = 0.6;
 /// The burst that the vendor allows after a pause.
 const BURST: u32 = 10;
@@ -22,7 +22,7 @@ const AT_ONCE: usize = 20;
 const THROTTLES_A_MINUTE: f64 = 1.0;
 const USED: f64 = 0.95;
 
-/// The adapter learns the rate in the first half of the time; the second half is measured.
+/// The adapter learns the permitted rate in the first half of the measuring time. Only the second half is measured.
 pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     let allowed = f64::from(RATE) * SHARE;
     let limit = json!({ "rate_limits": { "loadbalancer": { "rate": allowed, "burst": BURST } } });
@@ -97,7 +97,7 @@ mod tests {
                 Calls { throttled, by_family: [("loadbalancer".to_owned(), all)].into(), ..Calls::default() };
             judge(&calls, 300.0, 12.0).iter().map(|it| it.met).collect::<Vec<_>>()
         };
-        // The vendor permits 3,600 calls.
+        // At 12 calls per second, the vendor permits 3,600 calls in 300 s.
         assert_eq!(met(3425, 5), [true, true]);
         assert_eq!(met(3430, 6), [false, true]);
         assert_eq!(met(3400, 0), [true, false]);

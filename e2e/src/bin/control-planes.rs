@@ -32,7 +32,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(args: &Args) -> anyhow::Result<()> {
-    // Scenarios clean up after Ctrl-C; the parent process closes standard input after that.
+    // Ctrl-C is ignored, because scenarios still clean up after Ctrl-C. Then the parent process closes standard input.
     let _ignored = signal(SignalKind::interrupt()).context("cannot catch Ctrl-C")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot catch SIGTERM")?;
     let tools = tools()?;

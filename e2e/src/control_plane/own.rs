@@ -69,7 +69,7 @@ impl Own {
 
     pub(super) async fn wait_ready(&mut self) -> anyhow::Result<()> {
         let admin = client(&self.kubeconfig).await?;
-        // A server that has ended cannot become ready: its log is reported at once, before the deadline.
+        // A server that has ended cannot become ready, so its log is reported at once and not at the deadline.
         let mut ended = None;
         let ready = eventually("the API server is ready", UP_WITHIN, || {
             ended = self.ensure_running().err();
@@ -82,8 +82,8 @@ impl Own {
     }
 }
 
-/// Fails unless the API server reports that it is ready and the namespace `kube-system` exists. An internal controller of the API server
-/// creates this namespace later.
+/// Fails unless the API server reports that it is ready and the namespace `kube-system` exists. The API server creates this namespace only
+/// after it is ready.
 async fn look_ready(admin: Client) -> anyhow::Result<()> {
     let request = http::Request::get("/readyz").body(Vec::new())?;
     admin.request_text(request).await.context("/readyz")?;

@@ -1,8 +1,9 @@
-//! Control planes that scenarios use one after the other. A start takes 2 s of CPU time. Restoring the initial content of etcd takes almost
-//! none, and also removes nodes and roles of the previous scenario, which a separate namespace for each scenario would not isolate.
+//! Control planes that scenarios use one after the other. A start takes 2 s of CPU time, but restoring the initial content of etcd takes
+//! almost none. Restoring also removes nodes and roles of the previous scenario, which a separate namespace for each scenario would not
+//! isolate.
 //!
-//! A scenario connects to a Unix socket and reads one line with the addresses of its control plane. The scenario has the control plane as
-//! long as the connection is open, so the pool also gets it back from a scenario that is killed.
+//! A scenario connects to a Unix socket and reads one line with the addresses of its control plane. The scenario keeps the control plane as
+//! long as the connection is open. So the pool gets the control plane back even if the scenario is killed.
 
 mod content;
 
@@ -44,7 +45,8 @@ pub(super) struct Lent {
 }
 
 impl Lent {
-    /// Waits for a control plane. When it is returned, the new lines of the API server's log are copied into `log_dir`.
+    /// Waits for a control plane from the pool. When the control plane is returned, the new lines of the API server's log are copied into
+    /// `log_dir`.
     pub(super) async fn borrow_from(socket: &Path, log_dir: &Path) -> anyhow::Result<(Self, Site)> {
         let shown = socket.display();
         let connection = UnixStream::connect(socket).await;
@@ -159,7 +161,7 @@ pub async fn serve(socket: &Path, tools: &Tools) -> anyhow::Result<()> {
             }
             Some(done) = scenarios.join_next() => {
                 if let Err(error) = done.context("a task panicked").flatten() {
-                    // The next scenario gets another control plane.
+                    // The discarded control plane is not lent again, so the next scenario gets another one.
                     writeln!(io::stderr(), "Discarding a control plane: {error:#}").ok();
                 }
             }

@@ -16,7 +16,7 @@ use crate::process::Launch;
 /// The range of cluster IPs. No client ever sends a packet to them.
 const SERVICE_CIDR: &str = "10.96.0.0/16,fd00:96::/112";
 
-/// Makes Go's runtime collect garbage less often, which takes a quarter less CPU time but more memory.
+/// Makes Go's runtime collect garbage less often. This takes a quarter less CPU time, but more memory.
 const GC_ENVIRONMENT: [(&str, &str); 1] = [("GOGC", "400")];
 
 /// The settings that stay the same when the servers restart.
@@ -106,7 +106,7 @@ fn apiserver_args(files: &ApiserverFiles<'_>, etcd: &str, port: u16) -> Vec<Stri
         format!("--service-cluster-ip-range={SERVICE_CIDR}"),
         "--authorization-mode=RBAC".to_owned(),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-        // Blocking mode: the server writes the line before it answers, so that a reader sees all requests.
+        // In blocking mode, the server writes the line before it answers, so that a reader of the log sees all answered requests.
         "--audit-log-mode=blocking".to_owned(),
         // In megabytes (default 100). Large, because the tests do not read rotated files.
         "--audit-log-maxsize=100000".to_owned(),

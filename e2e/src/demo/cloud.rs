@@ -88,8 +88,8 @@ impl Cloud {
         }
     }
 
-    /// The maximum number of calls to initialise nodes at once, if they fit on a few pages: the calls of the listings during this time. A
-    /// listing takes one call to the simulated cloud, and two to OpenStack.
+    /// The maximum number of calls during the initialisation of nodes that join at once and fit on a few pages. They are the calls of the
+    /// listings in this time. A listing takes one call to the simulated cloud, and two calls to OpenStack.
     pub(super) fn initialisation_max(&self) -> u64 {
         match self {
             Self::Sim(_) => 5,
@@ -134,7 +134,8 @@ impl Cloud {
         }
     }
 
-    /// Sets the time that the creation of a load balancer takes, so that the adapter can be killed during it. OpenStack is slow enough.
+    /// Sets the time that the creation of a load balancer takes, so that the adapter can be killed during the creation. OpenStack is slow
+    /// enough without this setting.
     pub(super) async fn build_slowly(&self, slowly: bool) -> anyhow::Result<()> {
         let provisioning = slowly.then(|| json!({ "create_ms": 2000 }));
         match self {
@@ -168,7 +169,7 @@ impl Cloud {
         })
     }
 
-    /// The load balancers that are left, and their addresses if these are separate objects.
+    /// The number of remaining load balancers, and of their addresses if these are separate objects.
     pub(super) async fn left(&self) -> anyhow::Result<usize> {
         Ok(match self {
             Self::Sim(cloud) => cloud.state().await?.load_balancers.len(),

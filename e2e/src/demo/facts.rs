@@ -1,5 +1,5 @@
-//! The conditions for the end of a step. Pure functions: each takes observed objects and returns a line to print, or an error with the
-//! missing condition.
+//! The conditions for the end of a step. Each function is pure: it takes observed objects and returns a line to print, or an error that
+//! names the missing condition.
 
 use std::net::IpAddr;
 

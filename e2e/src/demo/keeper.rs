@@ -1,4 +1,4 @@
-//! Restarts ended processes as a kubelet restarts containers: while the demo waits for the user, a killed process is started again, as with
+//! Restarts ended processes as a kubelet restarts containers. While the demo waits for the user, a killed process is started again, as with
 //! `restartPolicy: Always`.
 //!
 //! [`Pauses`] decides when to restart; [`Keeper`] checks, starts and reports. The keeper ignores processes that were never started or that
@@ -22,7 +22,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(100);
 const FIRST_PAUSE: Duration = seconds(1);
 /// Longest pause. A kubelet waits up to five minutes, but here a user is waiting.
 const LONGEST_PAUSE: Duration = seconds(10);
-/// A process that ran for this duration has recovered. Longer than the longest pause, so that slow starts do not count.
+/// A process that ran for this duration counts as recovered. The duration exceeds the longest pause, so that slow starts do not count.
 const RECOVERED_AFTER: Duration = seconds(30);
 
 /// Restarts the four processes and the API server when they end.

@@ -1,4 +1,4 @@
-//! The order of the steps, and their times. A failed step is the last one.
+//! Runs the steps in order, and measures their times. After a failed step, no further step runs.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::report::{Outcome, Output, Report, Row};
 use super::stage::Stage;
 use super::{set_up, steps};
 
-/// A running play.
+/// The state of a running demo.
 #[derive(Debug)]
 pub(super) struct Play {
     output: Output,
@@ -27,7 +27,7 @@ impl Play {
         Self { output, rows: Vec::new() }
     }
 
-    /// Plays until a step fails. All started processes are in `stage`, and keep running.
+    /// Runs all steps, but stops at the first one that fails. All started processes are in `stage`, and keep running.
     pub(super) async fn all(
         &mut self,
         args: &Args,

@@ -65,7 +65,7 @@ pub(super) struct Stay {
     pub(super) kubeconfig: String,
     /// The path of kubectl, if it is not in `PATH`.
     pub(super) kubectl: Option<String>,
-    /// `cloudctl` with the URLs of the status pages, because without a kubelet it cannot forward ports to the pods.
+    /// The command line of `cloudctl` with the URLs of the status pages. Without a kubelet, `cloudctl` cannot forward ports to the pods.
     pub(super) cloudctl: String,
     /// Explains how to access the cloud.
     pub(super) cloud: String,
@@ -79,7 +79,7 @@ pub(super) struct Stay {
 /// A running process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Running {
-    /// The name of its Deployment, or of its program.
+    /// The name of the process's Deployment, or of its program.
     pub(super) process: &'static str,
     pub(super) pid: u32,
 }
@@ -175,7 +175,7 @@ impl Stay {
 }
 
 impl Running {
-    /// Explains how to observe a Service while this process does not run.
+    /// Explains how to kill the process, and how to observe a Service until the process is restarted.
     fn kill(&self) -> String {
         let Self { process, pid } = self;
         format!(

@@ -33,7 +33,7 @@ pub(super) async fn install(
     Ok(Cluster { pods, cloud, release, control_plane })
 }
 
-/// Passes the demo's tracing variables on: they decide where traces are sent, as for any program.
+/// Returns chart values that pass the demo's own tracing variables to all processes. The variables decide where traces are sent.
 fn traces() -> Value {
     let variables: Vec<_> = env::vars()
         .filter(|(name, _)| name.starts_with("OTEL_"))

@@ -22,7 +22,7 @@ use super::report::{Output, Running, Stay};
 /// The adapter and its clients.
 const PROCESSES: [&str; 4] = [ADAPTER, CONTROLLERS[0], CONTROLLERS[1], CONTROLLERS[2]];
 
-/// All running parts, and values that later steps need.
+/// All running processes, and values that later steps need.
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) cluster: Cluster<Cloud>,
@@ -127,7 +127,7 @@ impl Stage {
         command
     }
 
-    /// Stops all parts gracefully: clients before their servers.
+    /// Stops all processes gracefully: clients before their servers.
     pub(super) async fn close(mut self) -> anyhow::Result<()> {
         let mut trouble = String::new();
         if let Some(prometheus) = self.prometheus.take()
@@ -154,8 +154,8 @@ impl Stage {
     }
 }
 
-/// Whether a signal ended the process: a process that was just started may not handle SIGTERM yet, and the user may kill a process while
-/// the demo stops it.
+/// Whether SIGTERM or SIGKILL ended the process. A process that was just started may not handle SIGTERM yet, and the user may kill a
+/// process while the demo stops it.
 fn was_cut_off(status: ExitStatus) -> bool {
     [Signal::TERM, Signal::KILL].into_iter().any(|signal| status.signal() == Some(signal.as_raw()))
 }

@@ -83,7 +83,8 @@ pub(super) async fn service_is_created(stage: &mut Stage) -> anyhow::Result<Cost
     stage.cost_since(&before).await
 }
 
-/// Adds a node, and removes it as users do: first the Node object, then the instance. Its route and its membership follow.
+/// Adds a node, and removes it as users do: first the Node object, then the instance. Waits until the node's route and its membership in
+/// the load balancer follow each change.
 pub(super) async fn node_joins_and_leaves(stage: &mut Stage) -> anyhow::Result<Cost> {
     let name = format!("node-{}", stage.nodes + 1);
     stage.cluster.cloud.create_instance(&name).await?;
@@ -222,7 +223,7 @@ async fn balanced(stage: &Stage, name: &str) -> anyhow::Result<String> {
     Ok(id)
 }
 
-/// Waits until all nodes are initialised. Returns a line for each.
+/// Waits until all nodes are initialised. Returns one line per node.
 async fn all_initialised(stage: &Stage) -> anyhow::Result<Vec<String>> {
     eventually("all nodes are initialised", time_limit(stage), || async {
         nodes(stage).await?.iter().map(facts::initialised).collect()
@@ -230,7 +231,7 @@ async fn all_initialised(stage: &Stage) -> anyhow::Result<Vec<String>> {
     .await
 }
 
-/// Waits until the cloud has the routes of all nodes. Returns a line for each.
+/// Waits until the cloud has the routes of all nodes. Returns one line per route.
 async fn all_routed(stage: &Stage) -> anyhow::Result<Vec<String>> {
     eventually("all nodes have their routes", time_limit(stage), || async {
         nodes(stage).await?.iter().try_for_each(facts::connected)?;

@@ -53,7 +53,7 @@ impl Session {
         if self.ended {
             bail!("the shell has ended");
         }
-        // Set before the read, in case this future is dropped: the next command would read the rest of this output.
+        // `ended` is set before the read. If this future is dropped, the next command would otherwise read the rest of this output.
         self.ended = true;
         self.input.write_all(command.as_bytes()).await.context("the shell does not accept the command")?;
         self.input.write_all(b"\0").await?;

@@ -34,7 +34,7 @@ pub struct Project {
     pub subnet: String,
     /// The router of the subnet.
     pub router: String,
-    /// The only external network of the OpenStack.
+    /// The only external network of the OpenStack cloud.
     pub external: String,
     network: String,
     image: String,

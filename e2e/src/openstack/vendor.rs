@@ -4,10 +4,10 @@ use adapter_conformance::params::VendorParams;
 use adapter_conformance::proxy::Call;
 use serde_json::json;
 
-/// A path segment that is an ID. IDs of Keystone have no dashes, those of other services do.
+/// The minimum length of a path segment that is an ID. IDs of Keystone have no dashes, but those of other services do.
 const ID_MIN: usize = 32;
 
-/// Calls that list, and calls that only read although they are not a GET.
+/// Names the calls that list objects, and the calls that only read although their method is not GET.
 pub(super) fn params() -> anyhow::Result<VendorParams> {
     let list = |collection: &str, call: &str, body: &str| json!({ "collection": collection, "call": call, "emptyBody": body });
     Ok(serde_json::from_value(json!({

@@ -16,7 +16,7 @@ const TAIL_LINES: usize = 20;
 
 /// Builds the program and returns its path.
 ///
-/// Cost: 2 s if nothing has changed, 2 minutes on two cores with an empty Go cache.
+/// The build takes 2 s if nothing has changed, and 2 minutes on two cores with an empty Go cache.
 pub(super) async fn built() -> anyhow::Result<PathBuf> {
     // The program is next to the folders of Cargo's profiles, because it is the same for all profiles.
     let folder =
@@ -35,7 +35,7 @@ fn build(folder: &Path) -> anyhow::Result<PathBuf> {
     let program = folder.join(PROGRAM);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("peer");
     let output = Command::new(go)
-        // The environment is the same as for the tools, so that their packages in Go's cache are reused.
+        // The environment is the same as for the tools, so that the packages that the tools share with the peer are reused from Go's cache.
         .args(["build", "-trimpath", "-o"])
         .arg(&program)
         .arg(".")

@@ -1,4 +1,4 @@
-//! Turns a Deployment into a process to run. Pure functions of objects that were read before.
+//! Turns a Deployment into a process to run. All functions are pure: their inputs are objects that were read before.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -31,7 +31,7 @@ pub(crate) struct Container {
 #[derive(Debug)]
 struct Probe {
     base: String,
-    /// The URL with the same port of the loopback address, which a port-forward uses.
+    /// The URL of the same port on the loopback address, which a port-forward uses.
     near: String,
     url: String,
 }

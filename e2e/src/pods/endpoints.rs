@@ -18,7 +18,7 @@ use super::container::Ports;
 #[derive(Debug)]
 pub(crate) struct Replica<'a> {
     pub(crate) deployment: &'a Deployment,
-    /// The name of its pod.
+    /// The name of the replica's pod.
     pub(crate) pod: String,
     /// The ports that replace those of the Deployment.
     pub(crate) ports: Ports,

@@ -47,7 +47,7 @@ pub(crate) async fn of(
     Ok(Identity { user, env })
 }
 
-/// Requests a token of a ServiceAccount for these audiences; without audiences, for the API server.
+/// Requests a token of a ServiceAccount for these audiences. Without audiences, the token is for the API server.
 pub(crate) async fn token(
     accounts: &Api<ServiceAccount>,
     name: &str,

@@ -1,5 +1,5 @@
-//! Runs a pod that ends by itself, such as the pod of `helm test`: its container's program runs here, and the result is written to the
-//! pod's status, as by a kubelet.
+//! Runs a pod that ends by itself, such as the pod of `helm test`. The program of the pod's container runs here, and the result is written
+//! to the pod's status, as by a kubelet.
 
 use std::process::Output;
 
@@ -47,7 +47,7 @@ pub async fn run_pod(
     Ok(ended)
 }
 
-/// Removes the volume with the ServiceAccount's files, which the API server adds to the pod; here a kubeconfig replaces these files.
+/// Removes the volume with the ServiceAccount's files, which the API server adds to the pod. A kubeconfig replaces these files here.
 fn without_token(spec: &mut PodSpec) {
     const VOLUME: &str = "kube-api-access-";
     spec.volumes.iter_mut().for_each(|volumes| volumes.retain(|it| !it.name.starts_with(VOLUME)));

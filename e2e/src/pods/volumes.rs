@@ -16,7 +16,7 @@ use super::identity;
 /// The directories of a pod's volumes, by the volumes' names.
 pub(crate) type Volumes = BTreeMap<String, PathBuf>;
 
-/// The volumes of a pod, and what they lack.
+/// The volumes of a pod, and the key that is missing for them, if any.
 #[derive(Debug)]
 pub(crate) struct Materialised {
     pub(crate) volumes: Volumes,
@@ -62,7 +62,7 @@ fn publish(volume: &Path, files: &Files) -> anyhow::Result<()> {
     symlink(version.file_name().context("the directory has no name")?, &new)?;
     fs::rename(&new, &data)?;
     for file in files.keys().map(|file| volume.join(file)).filter(|file| !file.is_symlink()) {
-        // A volume of another kind, as before a rollback, may have had a file of this name.
+        // If the volume had another kind before, for example before a rollback, there may be a file of this name.
         fs::remove_file(&file).ok();
         symlink(Path::new("..data").join(file.file_name().unwrap_or_default()), file)?;
     }

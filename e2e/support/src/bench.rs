@@ -13,13 +13,13 @@ pub struct Row {
 }
 
 impl Row {
-    /// Returns the row of a figure without a bound. `id`: the property, such as `P3`; `what`: the measured quantity; `figure`: the value
-    /// with its unit.
+    /// Returns the row of a figure without a bound. `id` is the property, such as `P3`. `what` is the measured quantity, and `figure` is
+    /// the value with its unit.
     pub fn new(id: &'static str, what: impl Into<String>, figure: impl Into<String>) -> Self {
         Self { id, what: what.into(), figure: figure.into(), bound: None }
     }
 
-    /// Adds a bound to the row. `met`: whether the value is within the bound.
+    /// Adds a bound to the row. `met` says whether the value is within the bound.
     #[must_use]
     pub fn promised(self, bound: impl Into<String>, met: bool) -> Self {
         Self { bound: Some((bound.into(), met)), ..self }

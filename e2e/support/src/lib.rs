@@ -10,7 +10,7 @@ const FACTOR: &str = "PROPERTY_FACTOR";
 
 /// The number of cases of a property test: `usual`, multiplied by `PROPERTY_FACTOR` if that is set.
 ///
-/// Only for tests that set their own number of cases: proptest ignores `PROPTEST_CASES` for these tests.
+/// Only tests that set their own number of cases need this function, because proptest ignores `PROPTEST_CASES` for these tests.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "tests have no flags of their own")]
 pub fn cases(usual: u32) -> u32 {

@@ -12,10 +12,11 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// Below 30000, where the node ports of Kubernetes begin, and below 32768, where Linux's ephemeral ports begin.
+/// The first port. All ports are below 30000, where the node ports of Kubernetes begin, and below 32768, where Linux's ephemeral ports
+/// begin.
 const FIRST: u16 = 20_000;
 const BLOCKS: u16 = 500;
-/// Enough for a control plane with its servers: most processes need one block.
+/// The number of ports in a block. They suffice for a control plane with its servers, so most processes need only one block.
 const BLOCK: u16 = 20;
 
 /// The blocks of this process. They are released when the process ends.

@@ -1,10 +1,10 @@
 //! For tests: compares docs/reference/metrics.md and docs/reference/events.md with the processes. The tables of these pages are generated
 //! from the metrics that the processes export and from the Events that they emit.
 //!
-//! A unit test of each process uses every metric once, because a metric with labels is not exported before its first use, and passes the
-//! exported page to [`assert_up_to_date`]. If `UPDATE_REFERENCE` is set, the table is written instead of compared. An end-to-end test
-//! searches the pages of real processes for metrics that those tests missed: [`unlisted`]. `cargo xtask check reasons` does the same for
-//! Events.
+//! A unit test of each process uses every metric once, because a metric with labels is not exported before its first use. The test passes
+//! the exported page to [`assert_up_to_date`]. If `UPDATE_REFERENCE` is set, the table is written instead of compared. With [`unlisted`],
+//! an end-to-end test searches the pages of real processes for metrics that those unit tests missed. `cargo xtask check reasons` does the
+//! same for Events.
 
 mod document;
 mod event;
@@ -16,8 +16,8 @@ pub use event::Event;
 const METRICS: Document = Document { name: "metrics.md" };
 const EVENTS: Document = Document { name: "events.md" };
 
-/// Fails unless the table of a process has exactly the metrics of `page`, except those in the tables of the processes `beside`. `page` is
-/// in the OpenMetrics format.
+/// Fails unless the table of a process contains exactly the metrics of `page`. Metrics that the tables of the processes `beside` contain
+/// are ignored. `page` is in the OpenMetrics format.
 ///
 /// # Panics
 /// Panics if the metrics differ, or if the document has no such table. The message says how to write the table.

@@ -29,9 +29,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Deadline of everything that a scenario waits for. Kubelets and controllers retry after 10 s, images are retried after up to 20 s more.
+/// Deadline of everything that a scenario waits for. Kubelets and controllers retry after 10 s, and downloads of images are retried up to
+/// 20 s later.
 pub(crate) const WITHIN: Duration = seconds(120);
-/// The release and its chart.
+/// The name of the release and of the chart.
 pub(crate) const RELEASE: &str = "cloud-controllers";
 /// The namespace of the release.
 pub(crate) const NAMESPACE: &str = "kube-system";
@@ -44,8 +45,8 @@ const OF_TESTS: &str = "cloudctl";
 /// There is one cluster per host, but cargo runs tests in several threads.
 static STAGE: Mutex<()> = Mutex::new(());
 
-/// Whether a signal ends this process: it then cleans up and starts no further scenario. A thread of its own waits for the signals from the
-/// first scenario on, so that none is missed.
+/// Whether a signal ends this process. The process then cleans up and starts no further scenario. A separate thread waits for the signals
+/// from the first scenario on, so that no signal is missed.
 static ENDED: LazyLock<watch::Receiver<bool>> = LazyLock::new(|| {
     let (ends, ended) = watch::channel(false);
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
@@ -127,7 +128,7 @@ fn leave() -> ! {
     std::process::exit(130)
 }
 
-/// What exists before the cluster.
+/// The tools, images and paths that exist before the cluster.
 struct Stage {
     layout: Layout,
     programs: Programs,
@@ -299,7 +300,7 @@ impl Bed {
         self.kubectl(&["apply", "--filename", &file.display().to_string()]).await.map(drop)
     }
 
-    /// Waits until kubectl's output satisfies `good`, and returns it.
+    /// Waits until kubectl's output satisfies `good`, and returns the output.
     pub(crate) async fn until(
         &self,
         what: &str,
@@ -336,7 +337,7 @@ impl Bed {
         self.until("all nodes are initialised", &taints, none).await.map(drop)
     }
 
-    /// Pod CIDRs of the cluster's own nodes. They need not be the first ones: an attempt that failed leaves a gap.
+    /// Pod CIDRs of the cluster's own nodes. They are not always the first CIDRs, because a failed attempt leaves a gap.
     pub(crate) async fn pod_networks(&self) -> anyhow::Result<Vec<String>> {
         let networks = r#"jsonpath={range .items[*]}{.metadata.name} {.spec.podCIDR}{"\n"}{end}"#;
         let nodes = self.kubectl(&["get", "nodes", "--output", networks]).await?;
@@ -351,7 +352,7 @@ impl Bed {
         self.until(&format!("Service {service} has an address"), &args, |ip| !ip.is_empty()).await
     }
 
-    /// Prints a step, and the time since the cluster is up.
+    /// Prints a step, and the time since the cluster started to run.
     pub(crate) fn step(&self, what: &str) {
         tell(&format!("  {:6.1} s  {what}", self.begin.elapsed().as_secs_f64()));
     }

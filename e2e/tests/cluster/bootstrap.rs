@@ -1,4 +1,4 @@
-//! A new cluster: no node is initialised, and the controllers that initialise nodes must run on one of them.
+//! Tests of a new cluster. No node is initialised, and the controllers that initialise nodes must run on one of these nodes.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

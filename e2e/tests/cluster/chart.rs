@@ -1,4 +1,5 @@
-//! The chart in use: the notes are right, `helm test` checks what it reports, and an upgrade restarts only what must be restarted.
+//! Tests of the installed chart: the notes are right, `helm test` checks what it reports, and an upgrade restarts only what must be
+//! restarted.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -95,7 +96,7 @@ fn as_typed(command: &str) -> String {
     )
 }
 
-/// UID and restart count of each pod: they are unchanged if the process is the same.
+/// The UID and the restart count of each pod. Both are unchanged if the process is the same.
 async fn processes(bed: &Bed) -> anyhow::Result<BTreeMap<String, (String, i32)>> {
     let pods: Api<Pod> = Api::namespaced(bed.client.clone(), NAMESPACE);
     let ours = ListParams::default().labels("app.kubernetes.io/instance=cloud-controllers");

@@ -60,7 +60,8 @@ fn clock_jumps_stop_no_work_but_new_tokens_may_be_refused() {
         ensure!(of(1)? == processes, "a process has ended");
         ensure!(holders(bed).await? == holders_before, "a Lease was lost:\n{holders_before}");
 
-        // For an adapter whose clock jumped, a new token has already expired. Nothing is deleted because of that, and it is reported.
+        // For an adapter whose clock jumped, a new token has already expired. Nothing is deleted for this reason, and an Event reports the
+        // failure.
         let newcomer = "app.kubernetes.io/component=service-controller";
         bed.kubectl(&["delete", "pod", "--namespace", NAMESPACE, "--selector", newcomer]).await?;
         let back = async {
@@ -80,8 +81,8 @@ fn clock_jumps_stop_no_work_but_new_tokens_may_be_refused() {
     });
 }
 
-/// Waits for an Event with a timestamp that is this far from the real time: the clock has jumped. Users create Services, so there are
-/// Events.
+/// Waits for an Event whose timestamp differs by `offset` from the real time, which shows that the clock has jumped. Users create Services,
+/// so there are Events.
 async fn wait_for_event_with_offset(bed: &Bed, offset: SignedDuration) -> anyhow::Result<()> {
     let events: Api<Event> = Api::default_namespaced(bed.client.clone());
     let ensured = ListParams::default().fields("reason=EnsuredLoadBalancer");
@@ -158,7 +159,8 @@ fn symbol(image: &[u8], name: &[u8]) -> Option<u64> {
     })
 }
 
-/// `int clock_gettime(clockid_t, struct timespec *)`: asks the kernel, and adds to the seconds of `CLOCK_REALTIME`, which is 0.
+/// The machine code of `int clock_gettime(clockid_t, struct timespec *)`. It asks the kernel, and for `CLOCK_REALTIME`, which is 0, it adds
+/// the offset to the seconds.
 fn program(offset: SignedDuration) -> Vec<u8> {
     let ask = [0xb8, 0xe4, 0, 0, 0, 0x0f, 0x05]; // mov eax, 228; syscall
     let if_realtime = [0x85, 0xff, 0x75, 0x0d, 0x48, 0xb9]; // test edi, edi; jne to ret; mov rcx, the offset

@@ -1,4 +1,4 @@
-//! Failures in a cluster: each container of this project in turn, and the API server.
+//! Tests of failures in a cluster. Each container of this project fails in turn, and the API server fails.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -59,7 +59,7 @@ async fn killed(bed: &Bed, image: &str) -> anyhow::Result<()> {
     }
 }
 
-/// A label of the node that another client changed gets the value of the cloud again.
+/// Checks that a label of the node gets the cloud's value again after another client has changed the label.
 async fn label_is_put_right(bed: &Bed) -> anyhow::Result<()> {
     let label = "topology.kubernetes.io/zone";
     let get =
@@ -70,7 +70,7 @@ async fn label_is_put_right(bed: &Bed) -> anyhow::Result<()> {
     bed.until("the label is reverted", &get, |now| now == right).await.map(drop)
 }
 
-/// A condition about the routes of the node that another client changed is corrected.
+/// Checks that a condition about the routes of the node is corrected after another client has changed the condition.
 async fn condition_is_put_right(bed: &Bed) -> anyhow::Result<()> {
     let condition =
         json!({ "type": "NetworkUnavailable", "status": "False", "reason": "ByHand", "message": "" });

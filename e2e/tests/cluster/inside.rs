@@ -33,7 +33,7 @@ const LOST_AFTER: Duration = seconds(2);
 pub(crate) struct Container {
     /// Its pod.
     pub(crate) pod: Pod,
-    /// The name of the container, which in the chart is that of the component.
+    /// The name of the container. In the chart, it is the name of the component.
     pub(crate) name: String,
     /// PID of its first process on the host.
     pub(crate) process: i32,
@@ -128,7 +128,7 @@ impl Container {
         connect(self.in_network(TcpSocket::new_v4)?, to).await
     }
 
-    /// The answer to `GET path` from inside the pod.
+    /// Sends `GET path` from inside the pod, and returns the answer.
     pub(crate) async fn get(&self, from: SocketAddr, path: &str) -> anyhow::Result<String> {
         get_over(self.connect(from).await?, path).await
     }
@@ -177,7 +177,7 @@ pub(crate) struct Answering {
     _serve: JoinSet<()>,
 }
 
-/// The answer to `GET path` from the cluster's network, in which the test runs.
+/// Sends `GET path` from the cluster's network, in which the test runs, and returns the answer.
 pub(crate) async fn get(from: SocketAddr, path: &str) -> anyhow::Result<String> {
     get_over(connect(TcpSocket::new_v4()?, from).await?, path).await
 }

@@ -25,11 +25,12 @@ const GO_TAG: &str = "kubernetes.io/cluster/kubernetes";
 /// A tag on all objects that this project creates or adopts.
 const OUR_TAG: &str = "cloudadapter.dev/cluster-id";
 
-/// As in docs/migrate.md: of objects without this project's tags, only those without an owner are adopted, and only with this setting.
+/// The chart values of docs/migrate.md. Without this project's tags, an object is adopted only if it has no owner, and only with this
+/// setting.
 fn values(change: &Value) -> Value {
     let mut values = json!({
         "serviceController": { "serviceDefaults": { "adopt": "owned" } },
-        // Changes by hand are seen at once.
+        // Because of the short intervals, the adapter soon sees changes by hand.
         "adapter": { "cache": { "instances": { "maxAge": "2s" }, "routes": { "maxAge": "2s" } } },
     });
     merge(&mut values, change);
@@ -70,7 +71,7 @@ fn migration_and_rollback_recreate_nothing() {
             Ok(())
         })
         .await?;
-        // The controllers have seen the first listing when the second one begins: planned changes would have been made.
+        // When the second listing begins, the controllers have seen the first one. They would already have made any planned changes.
         let (routes, instances) = (Operation::ListRoutes, Operation::ListInstances);
         let counts = asked(bed, &bed.cloud.counts().await?, &[(routes, 2), (instances, 2)]).await?;
         ensure!(
@@ -247,7 +248,7 @@ async fn until_ready(bed: &Bed) -> anyhow::Result<()> {
     bed.until("no node is tainted", &taints, str::is_empty).await.map(drop)
 }
 
-/// A node without a kubelet gets the provider ID of its instance.
+/// Creates an instance and its node without a kubelet, and checks that the node gets the provider ID of the instance.
 async fn joins(bed: &Bed, name: &str) -> anyhow::Result<()> {
     let machine = bed.cloud.create_instance(name).await?;
     node(name).register(&bed.client).await?;
@@ -341,7 +342,7 @@ fn process_at(address: IpAddr) -> anyhow::Result<u32> {
     found.with_context(|| format!("no process has {address}"))
 }
 
-/// Waits until each pod receives packets of the other pod. No process listens on the port: a pod that gets the packet refuses the
+/// Waits until each pod receives packets of the other pod. No process listens on the port, so a pod that receives a packet refuses the
 /// connection. Without routes, there is no answer at all.
 async fn pods_reach_each_other(bed: &Bed, [one, other]: &[Pod; 2]) -> anyhow::Result<()> {
     for (from, to) in [(one, other), (other, one)] {

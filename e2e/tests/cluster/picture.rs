@@ -34,7 +34,7 @@ impl Picture {
         let nodes = nodes.list(&ListParams::default()).await?.items.into_iter().map(|node| {
             let (meta, status, mut spec) =
                 (node.metadata, node.status.unwrap_or_default(), node.spec.unwrap_or_default());
-            // Taints that Kubernetes itself sets for a kubelet.
+            // Taints that Kubernetes itself sets because of the kubelet are ignored.
             spec.taints.get_or_insert_default().retain(|it| !it.key.starts_with("node.kubernetes.io/"));
             let network = status.conditions.into_iter().flatten().find(|it| it.type_ == "NetworkUnavailable");
             let network = network.map(|it| (it.status, it.reason));

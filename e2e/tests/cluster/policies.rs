@@ -1,7 +1,7 @@
-//! The pod network, where NetworkPolicies would be in effect. They are not enforced here (the CNI plugins `ptp` and `portmap` do not
-//! support them, which is tested, too), so the test applies them to the pods, labels, addresses and ports of the API server as
-//! <https://kubernetes.io/docs/concepts/services-networking/network-policies/> describes. Where implementations differ, both
-//! interpretations must agree.
+//! Tests of the chart's NetworkPolicies on the pod network, where they would be in effect. They are not enforced here, because the CNI
+//! plugins `ptp` and `portmap` do not support them (which is tested, too). Instead, the test applies the policies to the pods, labels,
+//! addresses and ports of the API server as <https://kubernetes.io/docs/concepts/services-networking/network-policies/> describes. Where
+//! implementations differ, both interpretations must agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -62,7 +62,8 @@ fn pod_network_works_across_nodes_and_policies_fit() {
         let reached = stranger.connect(adapter).await;
         ensure!(reached.is_ok(), "policies are enforced here now ({reached:?}): test them with packets, too");
 
-        // On the pod network the route-controller needs routes to reach the adapter, so it cannot restore them; on the host network it can.
+        // On the pod network, the route-controller needs routes to reach the adapter, so it cannot restore lost routes. On the host
+        // network, it can.
         remove_routes(bed).await?;
         let router = named(&pods, "route-controller")?;
         eventually("route-controller is cut off from the adapter", WITHIN, || async {
@@ -106,7 +107,7 @@ fn named<'a>(pods: &'a [Container], name: &str) -> anyhow::Result<&'a Container>
     pods.iter().find(|pod| pod.name == name).with_context(|| format!("{name} does not exist"))
 }
 
-/// Each policy selects the pods of its component, and opens only ports that they have.
+/// Each policy selects the pods of its component, and opens only ports of these pods.
 fn each_has_its_own(policies: &[NetworkPolicy], pods: &[Container]) -> anyhow::Result<()> {
     let names: BTreeSet<_> = policies.iter().filter_map(|policy| policy.metadata.name.as_deref()).collect();
     let wanted: BTreeSet<_> = CONTROLLERS.into_iter().chain([ADAPTER]).collect();

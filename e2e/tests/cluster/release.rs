@@ -1,5 +1,5 @@
-//! A release from a registry, by the words of docs/install.md: signatures are verified, the kubelets pull the images, an upgrade and a rollback
-//! change nothing in the cloud, and each combination of neighbouring releases that docs/upgrade.md allows works.
+//! Tests of a release from a registry, with the commands of docs/install.md. Signatures are verified, the kubelets pull the images, and an
+//! upgrade and a rollback change nothing in the cloud. Each combination of neighbouring releases that docs/upgrade.md allows works.
 //!
 //! `cargo xtask test release` builds the two releases and runs this scenario.
 
@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::bed::{Bed, NAMESPACE, RELEASE, WITHIN, Wanted, play_on};
 use crate::picture::Picture;
 
-/// The reason that the block of docs/install.md gives.
+/// The reason in docs/install.md why the test of the documentation does not run this block of commands.
 const BLOCK: &str = "it needs a registry; `cargo xtask test release` runs these commands with one";
 const ADAPTER: &str = "cloud-adapter";
 
@@ -126,7 +126,7 @@ async fn push(bed: &Bed, built: &Built) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Another key does not verify, and neither does an image that replaces a signed one.
+/// Checks that verification fails with another key, and for an image that replaces a signed one.
 async fn tampered_artifacts_are_refused(bed: &Bed, built: &Built, version: &str) -> anyhow::Result<()> {
     let verify = async |key: &str| {
         let key = built.key(key);
@@ -187,7 +187,8 @@ async fn install(bed: &Bed, built: &Built, version: &str) -> anyhow::Result<()> 
     bed.until_initialised().await
 }
 
-/// Waits until each Deployment has only pods of its version: of the adapter, and of node-, route- and service-controller.
+/// Waits until each Deployment has only pods of its version. The versions are those of the adapter, node-controller, route-controller and
+/// service-controller, in this order.
 async fn runs(bed: &Bed, versions: &[&str; 4]) -> anyhow::Result<()> {
     for (name, version) in
         [ADAPTER, "node-controller", "route-controller", "service-controller"].iter().zip(versions)
@@ -222,7 +223,7 @@ async fn has_work(bed: &Bed) -> anyhow::Result<Picture> {
     Picture::take(bed).await
 }
 
-/// A new Service gets an address, so the controllers and the adapter work together.
+/// Checks that a new Service gets an address, which shows that the controllers and the adapter work together.
 async fn serves(bed: &Bed, name: &str) -> anyhow::Result<()> {
     service(name).port(80).create(&bed.client).await?;
     bed.address(name).await.map(drop)
@@ -238,7 +239,7 @@ async fn adapter_of(bed: &Bed, version: &str) -> anyhow::Result<()> {
     bed.kubectl(&["set", "image", &deployment, &image, "--namespace", NAMESPACE]).await.map(drop)
 }
 
-/// As in docs/upgrade.md, with the values of the release.
+/// Upgrades the release as docs/upgrade.md describes, with the values of the release.
 async fn upgrade(bed: &Bed, version: &str) -> anyhow::Result<()> {
     let chart = format!("oci://{REGISTRY}/charts/{RELEASE}:{version}");
     let args = [

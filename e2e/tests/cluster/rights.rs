@@ -1,5 +1,5 @@
-//! Permissions of the containers: at the API server and at the adapter with the tokens that are mounted, files, and kernel restrictions.
-//! `chart_install` checks the same RBAC rights by user name.
+//! Tests of the containers' permissions: the rights of the mounted tokens at the API server and at the adapter, files, and kernel
+//! restrictions. `chart_install` checks the same RBAC rights by user name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -92,7 +92,7 @@ fn confined(container: &Container) -> anyhow::Result<()> {
         let has = field(of);
         ensure!(has.as_deref() == Some(wanted), "{name}: {of} {has:?}, wanted {wanted}");
     }
-    // The test runs as root and cannot write either: the mounts themselves are read-only.
+    // Even the test, which runs as root, cannot write, because the mounts themselves are read-only.
     for folder in ["/", "/tmp", "/etc", CLIENT, API].map(|folder| container.file(folder)) {
         let refused = fs::write(folder.join("written"), "").err().map(|error| error.kind());
         let right = [std::io::ErrorKind::ReadOnlyFilesystem, std::io::ErrorKind::NotFound];
@@ -281,7 +281,8 @@ fn kubeconfig(bed: &Bed, container: &Container, token: &str) -> anyhow::Result<P
     Ok(file)
 }
 
-/// The token for the adapter is refused by the API server, and the other way round; each is accepted by its own server.
+/// The API server refuses the token for the adapter, and the adapter refuses the token for the API server. Each of them accepts its own
+/// token.
 async fn adapters_door(bed: &Bed, all: &[Container]) -> anyhow::Result<()> {
     let id = ["get", "namespace", "kube-system", "--output", "jsonpath={.metadata.uid}"];
     let cluster = bed.kubectl(&id).await?;

@@ -1,4 +1,4 @@
-//! Packets between pods on different nodes: they arrive if the route-controller has created routes in the cloud, and only then.
+//! Packets between pods on different nodes arrive if the route-controller has created routes in the cloud, and only then.
 
 use std::collections::BTreeSet;
 
@@ -69,7 +69,7 @@ impl Pair {
         Ok(Self([side(one)?, side(two)?]))
     }
 
-    /// Both directions: from, and to.
+    /// Both directions, each with its sender and its receiver.
     fn ways(&self) -> [(&Side, &Side); 2] {
         let Self([one, two]) = self;
         [(one, two), (two, one)]

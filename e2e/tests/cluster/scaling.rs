@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::bed::{Bed, NAMESPACE, WITHIN, scenario, tell};
 use crate::inside::{Container, get};
 
-/// On the host network, port conflicts keep replicas on different nodes.
+/// The number of nodes. On the host network, port conflicts keep replicas on different nodes.
 const NODES: u8 = 3;
 const SHARDS: usize = 3;
 /// Rounds of user work in each step.
@@ -55,13 +55,13 @@ fn values() -> Value {
     let real = json!({ REAL: "yes" });
     let shared = json!({ "shards": SHARDS, "nodeSelector": real });
     json!({
-        // Routes to deleted instances are removed as soon as a listing shows it.
+        // Routes to deleted instances are removed as soon as a listing shows the deletion.
         "adapter": { "nodeSelector": real, "cache": { "routes": { "maxAge": "5s" } } },
         "nodeController": shared, "routeController": shared, "serviceController": shared,
     })
 }
 
-/// Scales a controller as an operator does; waits until the shards are shared equally.
+/// Scales a controller as an operator does, and waits until the shards are shared equally.
 async fn scale(bed: &Bed, controller: &str, replicas: usize) -> anyhow::Result<()> {
     let begin = Instant::now();
     let (deployment, replicas_arg) = (format!("deployment/{controller}"), format!("--replicas={replicas}"));
@@ -130,7 +130,8 @@ async fn processes_beside(bed: &Bed, controller: &str) -> anyhow::Result<BTreeMa
     Ok(pods.iter().map(|pod| (pod.metadata.name.clone().unwrap_or_default(), starts(pod))).collect())
 }
 
-/// Each Service has one complete load balancer, with the address in its status, each node has its route, and nothing else is left.
+/// Waits until each Service has one complete load balancer with the address in its status, each node has its route, and nothing else is
+/// left.
 async fn settled(bed: &Bed, outcome: &Outcome) -> anyhow::Result<()> {
     let real = bed.pod_networks().await?;
     ensure!(real.len() == usize::from(NODES), "{real:?}");
@@ -143,7 +144,8 @@ async fn settled(bed: &Bed, outcome: &Outcome) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One load balancer was created for each Service, and deleted once with it; each node was initialised once each time it joined.
+/// Checks that one load balancer was created for each Service, and deleted once with the Service. Each node must have been initialised once
+/// each time it joined.
 async fn nothing_twice(bed: &Bed, outcome: &Outcome) -> anyhow::Result<()> {
     let counts: Counts = bed.cloud.counts().await?;
     let there = outcome.services.len();
@@ -183,12 +185,12 @@ async fn nothing_twice(bed: &Bed, outcome: &Outcome) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A load balancer is completed once for each change by its user, and its backends change no more often than nodes do. A duplicate write by
-/// two replicas would be an additional one.
+/// Checks the number of writes. A load balancer is completed once for each change by its user, and its backends change no more often than
+/// nodes do. A duplicate write by two replicas would exceed these numbers.
 async fn nothing_written_twice(bed: &Bed, outcome: &Outcome) -> anyhow::Result<()> {
     let log = bed.cloud.requests().await?;
     ensure!(bed.cloud.counts().await?.total == u64::try_from(log.len())?, "the log is incomplete");
-    // Each node of a user joins, and all but those that are left were deleted; nodes that run pods only join.
+    // Each node of a user joins, and all of these nodes except the remaining ones were deleted. Nodes that run pods only join.
     let other_nodes = 2 * outcome.n_joined - outcome.networks.len() + usize::from(NODES);
     let laid: Vec<_> = log.iter().filter(|entry| entry.operation == Operation::BatchRoutes).collect();
     ensure!(laid.len() <= other_nodes, "{} writes of routes for {other_nodes} changes of nodes", laid.len());

@@ -47,7 +47,7 @@ fn another_cloud_endpoint_changes_nothing_until_confirmed() {
     scenario(1, async |bed| {
         let before = at_home(bed).await?;
         let (_process, other) = another_cloud(bed).await?;
-        // The other cloud has an instance, so that its listing is not empty: no controller would trust an empty one.
+        // The other cloud has an instance, because no controller would trust an empty listing.
         other.create_instance("of-somebody-else").await?;
         bed.cloud.reset_counts().await?;
         other.reset_counts().await?;
@@ -221,7 +221,7 @@ fn variable(name: &str) -> anyhow::Result<PathBuf> {
         .with_context(|| format!("{name} is not set; these scenarios are run by `cargo xtask test cluster`"))
 }
 
-/// Runs `helm upgrade` without waiting: a controller that refuses the new cloud does not become ready.
+/// Runs `helm upgrade` without waiting, because a controller that refuses the new cloud does not become ready.
 async fn upgrade(bed: &Bed, change: &Value) -> anyhow::Result<()> {
     let file = bed.layout().home.join("swap.json");
     fs::write(&file, bed.values(&values(change)).to_string()).context("cannot write the values")?;
@@ -231,7 +231,7 @@ async fn upgrade(bed: &Bed, change: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Each controller reports the former and the current project and the remedy, and is not ready.
+/// Checks that each controller reports the former project, the current project and the remedy, and is not ready.
 async fn refused(bed: &Bed, before: &str, now: &str) -> anyhow::Result<()> {
     for controller in CONTROLLERS {
         let lease = lease(controller);
@@ -291,7 +291,7 @@ async fn wait_for_event(
     Ok(())
 }
 
-/// Waits for three more listings of instances: a controller that trusted them would have acted.
+/// Waits for three more listings of instances, after which a controller that trusted the listings would have acted.
 async fn wait_for_listings(cloud: &Simcloud) -> anyhow::Result<()> {
     let lists = async || anyhow::Ok(cloud.counts().await?.of(Operation::ListInstances));
     let before = lists().await?;

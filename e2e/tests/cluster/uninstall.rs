@@ -18,7 +18,7 @@ fn uninstall_leaves_only_load_balancers_for_a_reinstall() {
         service("web").port(80).create(&bed.client).await?;
         has_endpoints(bed, "web").await?;
         let before = objects(bed).await?;
-        // All options of the chart are set that need no CRDs.
+        // All options of the chart that need no CRDs are set.
         let all = |enabled: bool, shards: u8| {
             json!({
                 "monitoring": { "dashboard": true },
@@ -85,7 +85,7 @@ fn uninstall_deletes_load_balancers_on_request() {
         ensure!(bed.cloud.counts().await?.of(Operation::DeleteLoadBalancer) > 0, "no deletion was attempted");
         bed.kubectl(&["get", "deployment", "node-controller", "--namespace", NAMESPACE]).await?;
 
-        // The operator rolls back: the removal that was given up must not continue.
+        // After the operator's rollback, the removal that was given up must not continue.
         bed.helm(&["rollback", RELEASE, "1", "--wait", "--timeout", "2m"]).await?;
         bed.step("helm rollback returned");
         let jobs = bed.kubectl(&["get", "jobs,pods", "--namespace", NAMESPACE, "--output=name"]).await?;

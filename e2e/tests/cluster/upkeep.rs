@@ -20,7 +20,7 @@ fn narrow() -> Value {
     json!({ "serviceController": { "replicas": 2 } })
 }
 
-/// Both replicas share the work, and every pod has changed flags.
+/// Values with which both replicas share the work, and every pod has changed flags.
 fn wide() -> Value {
     json!({
         "logLevel": "info,service_controller=debug",
@@ -71,7 +71,7 @@ fn a_drained_node_loses_its_controllers_and_stays_a_backend() {
         users.make(bed, "web").await?;
         behind(bed, &[Node(1), Node(2)]).await?;
 
-        // One replica of each: no PodDisruptionBudget can delay the drain.
+        // Each Deployment has one replica, so no PodDisruptionBudget can delay the drain.
         users.work_while(bed, "drain", drain(bed, "node-1")).await?;
         run_on(bed, &["node-2"]).await?;
         // A cordoned node stays a backend, because pods of other workloads may serve there. Only the label excludes a node.
@@ -112,7 +112,7 @@ async fn budgets_allow(bed: &Bed, each: usize) -> anyhow::Result<()> {
         .map(drop)
 }
 
-/// An eviction of the last running pod of each controller is refused.
+/// Checks that an eviction of the last running pod of each controller is refused.
 async fn the_last_ones_stay(bed: &Bed) -> anyhow::Result<()> {
     for controller in CONTROLLERS {
         let component = format!("app.kubernetes.io/component={controller}");
@@ -126,7 +126,7 @@ async fn the_last_ones_stay(bed: &Bed) -> anyhow::Result<()> {
         });
         let file = bed.layout().home.join("eviction.json");
         fs::write(&file, eviction.to_string())?;
-        // `kubectl drain` and the test's own client would retry.
+        // The eviction is a raw request, because `kubectl drain` and the test's own client would retry.
         let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}/eviction");
         let asked = bed.kubectl(&["create", "--raw", &path, "--filename", &file.display().to_string()]).await;
         let Err(refused) = asked else {

@@ -17,7 +17,7 @@ use crate::bed::{Bed, WITHIN};
 
 /// Number of concurrent users.
 const USERS: usize = 3;
-/// One in this number of Services is not deleted.
+/// Of this number of Services, one is not deleted.
 const STAYS: usize = 4;
 
 /// What the users have done so far.
@@ -30,7 +30,8 @@ pub(crate) struct Users {
 }
 
 impl Users {
-    /// Each user creates a Service, waits for its address and usually deletes it again, until `operation` ends, and once more after that.
+    /// Each user creates a Service, waits for its address and usually deletes it again. The users repeat this until `operation` ends, and
+    /// once more after that.
     pub(crate) async fn work_while<T>(
         &self,
         bed: &Bed,

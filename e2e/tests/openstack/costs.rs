@@ -111,7 +111,7 @@ async fn one_that_is_not_ready_costs_nothing(bed: &mut Bed) -> anyhow::Result<()
     let done = done.await?;
     let calls = count(&proxy.since(mark));
     print_calls(&format!("{done} refreshes of 3 instances, with one node that is not ready"), &calls);
-    // One refresh may be in progress at either end.
+    // One refresh may be in progress at the beginning of the measurement, and one at the end.
     let most = (1..).take_while(|n| f64::from(*n) <= done).count() + 2;
     let pages = ["GET servers/detail", "GET ports"].map(|it| of(&calls, it));
     ensure!(pages.iter().all(|n| usize::try_from(*n).is_ok_and(|n| n <= most)), "{most}: {calls:?}");

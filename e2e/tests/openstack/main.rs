@@ -1,8 +1,8 @@
-//! The adapter for OpenStack with the real controllers, on the real services of `cargo xtask openstack`: failures, and the number of calls,
-//! which a proxy in front of the services counts.
+//! Tests of the adapter for OpenStack with the real controllers, on the real services of `cargo xtask openstack`. They cover failures, and
+//! the number of calls, which a proxy in front of the services counts.
 //!
-//! Each scenario has a project of its own, and leaves nothing in it. `cargo xtask test openstack-e2e` runs them. Without the services they
-//! fail.
+//! Each scenario has its own project, and leaves nothing in it. `cargo xtask test openstack-e2e` runs the scenarios. Without the services,
+//! the scenarios fail.
 
 #![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 #![expect(clippy::print_stdout, reason = "counts of passed tests are shown with --nocapture")]
@@ -83,7 +83,7 @@ async fn played(
     play: impl AsyncFnOnce(&mut Bed) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let before = project.count().await?;
-    // At the end all nodes are deleted before their instances, and their routes with them.
+    // At the end, all nodes and their routes are deleted before the instances, so the share of routes that may be removed is not limited.
     let mut all = json!({ "routeController": { "removal": { "maxShare": 100 } } });
     merge(&mut all, values);
     let mut bed = Bed::on_openstack_with(Arc::clone(&project), &all).await?;

@@ -19,8 +19,8 @@ async fn settings_of_services_are_stored_in_octavia() {
     scenario_with(&values, settings).await;
 }
 
-/// Like `settings_of_services_are_stored_in_octavia`, for providers that cannot create everything in one call: four calls per port and two
-/// more, nothing twice, and none after a restart.
+/// Same as `settings_of_services_are_stored_in_octavia`, for providers that cannot create everything in one call. The creation takes four
+/// calls per port and two more calls, none of them twice, and a restart causes no call.
 #[tokio::test]
 async fn part_by_part_creation_has_the_same_result() {
     let values = json!({ "adapter": {
@@ -145,7 +145,7 @@ async fn shown(project: &Project) -> anyhow::Result<()> {
     all.listener(80, "/protocol", &json!("HTTP"))?;
     all.pool(80, "/lb_algorithm", &json!("LEAST_CONNECTIONS"))?;
     all.listener(53, "/protocol", &json!("UDP"))?;
-    // If there are TCP ports, one of them is checked: UDP node ports do not answer.
+    // The check uses a TCP port if there is one, because UDP node ports do not answer.
     all.monitor(53, "/type", &json!("TCP"))?;
 
     let inside = Parts::of(project, "inside").await?;

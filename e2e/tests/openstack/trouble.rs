@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// An exhausted quota is reported on the Service, retried slowly, and the request succeeds when the quota is raised.
+/// An exhausted quota is reported on the Service. The request is retried slowly, and succeeds when the quota is raised.
 #[tokio::test]
 async fn exhausted_quota_is_reported_and_retried() {
     scenario(quotas).await;
@@ -34,8 +34,8 @@ async fn quotas(bed: &mut Bed) -> anyhow::Result<()> {
     bed.address("shop").await?;
     bed.address("late").await?;
     let tries = count(&proxy.since(mark).writes());
-    // One failed and one successful attempt each. One more is possible, because the controller's own write of the finalizer triggers a
-    // retry of a new Service.
+    // Each of these calls fails once for one Service, and then succeeds for both Services. One more attempt is possible, because the
+    // controller's own write of the finalizer triggers a retry of a new Service.
     for order in ["POST loadbalancers", "POST floatingips"] {
         ensure!((3..=4).contains(&of(&tries, order)), "{tries:?}");
     }
@@ -60,7 +60,7 @@ async fn trouble(bed: &mut Bed) -> anyhow::Result<()> {
     };
     let rules = [
         ("creation answered 401", proxy.inject(creation().nth(1), Action::Answer(401))),
-        // The second answer is for the same call, sent again with a new token.
+        // After the answer 401, the adapter sends the same call again with a new token. The second answer is for this repetition.
         ("creation answered 413", proxy.inject(creation().nth(2), answer(413))),
         ("creation answered 429", proxy.inject(creation().nth(3), answer(429))),
         ("creation answered 503 unsent", proxy.inject(creation().nth(4), Action::Answer(503))),

@@ -53,7 +53,7 @@ async fn in_another(bed: &mut Bed, other: &Project) -> anyhow::Result<()> {
     println!("{said}");
     let earlier = refusals(bed.cluster.pods.get(ADAPTER)?).await?;
     bed.cluster.pods.get("node-controller")?.restart().await?;
-    // Each refusal is of a watch or of a look-up for the node; two look-ups would be enough to delete a node.
+    // Each refused call is a watch or a look-up for the node. Two look-ups would be enough to delete a node.
     for number in 1..=4 {
         let adapter = &*bed.cluster.pods.get(ADAPTER)?;
         eventually(&format!("node-controller was refused {number} times"), bed.within, || async {

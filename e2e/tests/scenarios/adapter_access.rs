@@ -22,7 +22,7 @@ async fn the_adapter_accepts_only_authenticated_controllers() {
     let door = Door::of(&bed).await;
     let ours = door.audience.as_str();
 
-    // No token, or tokens that this adapter must not accept.
+    // The caller has no token, or a token that this adapter must not accept.
     let strangers: [(&str, Option<&[&str]>); 5] = [
         ("without a token", None),
         ("a token for the API server", Some(&[])),

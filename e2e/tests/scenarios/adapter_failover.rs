@@ -14,14 +14,14 @@ use tokio::time::Instant;
 /// Time limit of an unplanned change of leader, and of a planned one, which takes a second on an idle host.
 const FAILOVER: Duration = Duration::from_secs(12);
 const HANDOVER: Duration = Duration::from_secs(3);
-/// Controllers take the end of a watch for a change of leader if the watch lasted this long.
+/// If a watch lasted this long, controllers treat its end as a change of leader.
 const STEADY: Duration = Duration::from_secs(10);
 /// The other replica.
 const OTHER: &str = "cloud-adapter-1";
 /// Rate limits of the cloud: calls per second, and burst.
 const LIMITS: [(&str, f64, f64); 3] =
     [("compute", 10.0, 20.0), ("loadbalancer", 20.0, 40.0), ("network", 10.0, 20.0)];
-/// The cloud logs a call when it arrives: at most this long after it was sent.
+/// The maximum time in seconds from the sending of a call to its entry in the cloud's log.
 const ON_THE_WAY: f64 = 0.3;
 
 #[tokio::test]
@@ -101,7 +101,7 @@ fn within_budget(log: &[LogEntry]) {
     }
 }
 
-/// Each Service has one complete load balancer, each node has its route, and nothing else is left.
+/// Waits until each Service has one complete load balancer, each node has its route, and nothing else is left.
 async fn settled(bed: &Bed, outcome: &Outcome) {
     bed.until_cloud("each object exists exactly once", |state| outcome.check(state, &[])).await.unwrap();
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::chart_install::control_plane;
 use super::chart_names::{all, chart, documents, helm, one, root, sim};
 
-/// The Application and the HelmRelease of the page: each renders the same twice, without a cluster, and is accepted by an API server.
+/// The Application and the HelmRelease of docs/gitops.md: each renders the same twice, without a cluster, and is accepted by an API server.
 #[tokio::test]
 async fn page_renders_the_same_each_time() {
     let page = std::fs::read_to_string(root().join("docs/gitops.md")).unwrap();

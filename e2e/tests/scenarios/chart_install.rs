@@ -243,7 +243,7 @@ async fn uninstall_removes_all_leases() {
     let fewer = json!({ "adapter": { "replicas": "single" }, "nodeController": { "enabled": false },
         "serviceController": { "shards": 2 }, "routeController": { "enabled": false } });
     release.upgrade(&control_plane, &with(fewer.clone())).await.unwrap();
-    // Leases as a process creates them that has not ended yet, and Leases of other releases.
+    // Leases as a process creates them that still runs, and Leases of other releases.
     let with_scope = json!({ "cloudadapter.dev/scope": "x" });
     let other =
         json!({ "app.kubernetes.io/name": "cloud-controllers", "app.kubernetes.io/instance": "other" });

@@ -33,7 +33,8 @@ fn two_releases_fit_into_one_namespace() {
         let quoted =
             [format!("\"{name}\""), format!("/{name}:grpc"), format!("={name}\""), format!("/{name}\"")];
         let found: Vec<_> = quoted.iter().filter(|it| text.contains(*it)).collect();
-        // Names of containers, components and certificates are those of the program.
+        // Only the names of the programs may occur in both releases, because containers, components and certificates are named after the
+        // program.
         let program = name == "cloud-controllers" || COMPONENTS.iter().any(|(_, program)| name == *program);
         assert!(program || found.is_empty(), "{name}: {found:?}");
     }
@@ -103,7 +104,7 @@ fn pod_metadata_and_accounts_are_set_in_each_component() {
     assert!(one(&objects, "Deployment", "cloud-adapter").to_string().contains(identity));
 }
 
-/// The cloud is chosen, and the simulated one is confirmed, before anything is installed.
+/// Nothing is installed before a cloud is chosen, and before the choice of the simulated cloud is confirmed.
 #[test]
 fn cloud_must_be_chosen() {
     let external = json!({ "kind": "external", "endpoint": "https://192.0.2.10:8443",
@@ -161,7 +162,7 @@ fn route_controller_needs_a_pod_network() {
     }
 }
 
-/// A wrong value is refused with its key and what to write. Credentials do not appear in the message.
+/// The error for an invalid value names its key and says what to write. The error does not show credentials.
 #[test]
 fn messages_say_what_to_write() {
     let cases = [

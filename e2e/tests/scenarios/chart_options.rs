@@ -23,7 +23,7 @@ async fn helm_test_checks_that_a_service_gets_an_address() {
     bed.report_deployments().await.unwrap();
     let helm = ["test", "cloud-controllers", "--namespace", "kube-system", "--timeout", "2m"];
     let control_plane = &bed.cluster.control_plane;
-    // A port-forward does not reach the pods of a test bed.
+    // A port-forward does not reach the pods of a test bed, so the check gets their URLs.
     let pods_at = |name: &str| (name.to_owned(), bed.cluster.pods.look_at(name).unwrap().url("").unwrap());
     let urls = [&CONTROLLERS[..], &[ADAPTER]].concat().into_iter().map(pods_at);
     let urls: Vec<_> =

@@ -66,7 +66,7 @@ fn package_contains_the_presets() {
     assert!(files.contains("files/formats.yaml") && files.contains("values.schema.json"), "{files:?}");
 }
 
-/// `helm lint` has nothing to say, and Artifact Hub is shown what the chart uses.
+/// `helm lint` reports nothing, and the metadata for Artifact Hub lists what the chart uses.
 #[test]
 fn metadata_is_complete_and_true() {
     let mut lint = Command::new(e2e::tools().unwrap().helm.path);

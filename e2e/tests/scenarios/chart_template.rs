@@ -19,8 +19,8 @@ const CONTROLLERS: [(&str, &str); 3] = [
     ("routeController", "route-controller"),
 ];
 
-/// Each controller alone, beside a former cloud controller manager with the other controllers: its own objects and those of the adapter,
-/// nothing else.
+/// Each controller can be installed alone, beside a former cloud controller manager with the other controllers. The chart then renders only
+/// the objects of this controller and of the adapter.
 // Behaviour: P14
 #[test]
 fn each_controller_is_installed_alone() {
@@ -49,7 +49,7 @@ fn each_controller_is_installed_alone() {
     }
 }
 
-/// An adapter that runs elsewhere: any image, any endpoint, and no adapter from the chart.
+/// With an adapter that runs elsewhere, the controllers call its endpoint, and the chart renders no adapter.
 #[test]
 fn an_external_adapter_is_only_called() {
     let mut values = base();
@@ -72,7 +72,7 @@ fn an_external_adapter_is_only_called() {
     assert!(!of_kind(&objects, "Role").any(|role| role.to_string().contains("endpointslices")));
 }
 
-/// A third-party adapter in the chart's pod: its image, the flags of the contract's server, and no flags of this project's adapters.
+/// A third-party adapter in the chart's pod gets its image and the flags of the contract's server, but no flags of this project's adapters.
 #[test]
 fn a_custom_adapter_image_is_started_unchanged() {
     let mut values = base();
@@ -184,7 +184,7 @@ fn pods_tolerate_uninitialised_nodes_and_are_spread() {
     );
 }
 
-/// Objects for Prometheus and Grafana are created on request, and Prometheus finds every pod by them.
+/// Objects for Prometheus and Grafana are created on request. With these objects, Prometheus finds every pod.
 #[test]
 fn monitoring_objects_are_optional() {
     assert_eq!(groups(&rendered(&base())), BTreeSet::new());
@@ -240,7 +240,8 @@ fn alerts_fire_at_the_first_occurrence() {
     assert_eq!(asks("CloudAdapterConfigRefused"), "max by (kind) (cloud_adapter_config_refused) > 0");
     for alert in ["CloudNodeMirrorCut", "CloudServiceMirrorCut", "CloudRouteMirrorCut"] {
         let expr = asks(alert);
-        // Only for a process that holds a Lease: a standby observes nothing, and a healthy process must not hide another one.
+        // The alert is only about processes that hold a Lease, because a standby observes nothing. A healthy process must not hide another
+        // one.
         let (cut, holds) = expr.split_once(" == 0 and on (job, instance) ").unwrap();
         assert!(cut.starts_with("cloud_controller_mirror_connected{"), "{expr}");
         assert_eq!(holds, "running_managed_controllers == 1");
@@ -472,7 +473,7 @@ fn invalid_pod_values_are_refused_with_their_key() {
 }
 
 /// `helm upgrade --reuse-values` passes the values of an older chart, which lack new keys. Values that the user removed or disabled stay
-/// so.
+/// removed or disabled.
 #[test]
 fn absent_values_have_their_defaults() {
     let text = std::fs::read_to_string(chart().join("values.yaml")).unwrap();

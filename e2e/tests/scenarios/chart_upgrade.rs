@@ -10,7 +10,7 @@ use std::process::Command;
 use e2e::{Bed, Cluster, ControlPlane, Pods, Release, Simcloud, Values, WITHIN, service};
 
 const NAME: &str = "cloud-controllers";
-/// Used until there is a tag: the chart before the choice of the cloud and the names of a release.
+/// Until there is a tag, the chart of this commit is used. It does not have the choice of the cloud and the names of a release yet.
 const BEFORE_ALL_TAGS: &str = "113ad76a109d648de644529d55b21c0eac12240c";
 
 /// However the values are passed, nothing is recreated or written, and everything becomes ready.
@@ -37,11 +37,12 @@ async fn upgrade_from_the_previous_chart_changes_nothing_in_the_cloud() {
         let chart = root().join("helm").join(NAME).display().to_string();
         changed(&mut bed, &[&["upgrade", NAME, &chart], way, &confirmed].concat()).await;
         unchanged(&bed, &cloud, &addresses, &format!("upgrade with {way:?}")).await;
-        // The previous chart itself writes the data of the Secret that the adapter fills now.
+        // The previous chart itself writes the data of the Secret, which is now filled by the adapter. So the rollback has to force
+        // conflicts.
         changed(&mut bed, &["rollback", NAME, "1", "--force-conflicts"]).await;
         unchanged(&bed, &cloud, &addresses, &format!("rollback from {way:?}")).await;
     }
-    // The controllers work, they are not only idle.
+    // A new Service shows that the controllers work and are not just idle.
     bed.expose("late", 80).await.unwrap();
 }
 

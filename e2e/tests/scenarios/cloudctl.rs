@@ -1,5 +1,5 @@
-//! `cloudctl` with a real API server and the pages of real processes: everything is healthy, some objects wait, half of the processes are
-//! down, and without rights.
+//! `cloudctl` with a real API server and the pages of real processes. Everything is healthy, some objects wait, half of the processes are
+//! down, or the user lacks rights.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -65,7 +65,8 @@ pub(super) async fn cloudctl(bed: &Bed, args: &[&str]) -> Said {
     cloudctl_as(bed, bed.cluster.control_plane.kubeconfig(), args).await
 }
 
-/// The output below a command on the page, the `nth` of the same commands, is what `cloudctl` prints.
+/// Checks that `cloudctl` prints what the page shows below a command. If the page contains the command several times, `nth` selects the
+/// occurrence.
 pub(super) async fn as_on_the_page(bed: &Bed, command: &str, nth: usize) {
     let args: Vec<_> = command.split(' ').skip(1).collect();
     eventually(&format!("{command} prints what its page shows"), WITHIN, || async {

@@ -1,5 +1,5 @@
-//! `cloudctl check` as a user runs it: before an installation, after it, and with faults, of which each has a line with a hint and a page.
-//! Also what it and `cloudctl explain` say about a Service without endpoints.
+//! `cloudctl check` as a user runs it: before an installation, after it, and with faults. Each fault has a line with a hint and a page.
+//! Another test is about a Service without endpoints, in `cloudctl check` and `cloudctl explain`.
 
 use std::fs;
 use std::path::Path;
@@ -75,7 +75,7 @@ fn has(said: &Said, line: &str) {
     assert!(said.out.lines().any(|it| it == line), "{line}\n{}", said.out);
 }
 
-/// Repeats a check until its output has lines that begin and end so.
+/// Repeats a check until its output contains lines with these beginnings and ends.
 async fn until(bed: &Bed, code: i32, lines: &[(&str, &str)]) {
     eventually(&format!("cloudctl check prints {lines:?}"), 2 * WITHIN, || async {
         let said = cloudctl(bed, &["check"]).await;
@@ -130,7 +130,7 @@ async fn all_is_well(bed: &Bed) {
     assert_eq!((others.len(), of_events.len()), (12, 1), "{}", said.out);
 }
 
-/// With all roles of the page, nothing is unknown. With those for the other commands alone, three checks are, and none fails.
+/// With all roles of the page, no check is unknown. With only the roles for the other commands, three checks are unknown, and none fails.
 async fn with_the_documented_roles(bed: &Bed) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cloudctl.md");
     let page = fs::read_to_string(page).unwrap();

@@ -32,7 +32,7 @@ const OWN: [(&str, &str); 3] = [
     ("route-controller", "--cluster-cidr"),
 ];
 
-/// A wrong flag, and text that the error must contain.
+/// A program, its wrong flags, and the texts that the error must contain.
 type Case<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
 
 /// A typing error is reported at once, with a correct example.

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::demo::Staying;
 
-/// The node of pages that are about a node.
+/// The name of the node on pages that are about a node.
 const NODE: &str = "node-1";
 /// Programs of this repository that pages start, besides `cargo xtask`, whose commands `cargo xtask check` parses.
 const PROGRAMS: [&str; 6] =
@@ -37,7 +37,7 @@ async fn all(pages: &[Page], terminal: &Terminal) -> Vec<String> {
     faults
 }
 
-/// Installing, scaling, upgrading: each page has an API server of its own.
+/// The commands for installing, scaling and upgrading work. Each page has its own API server.
 #[tokio::test]
 async fn commands_of_guides_work_on_a_cluster() {
     let pages = pages("").unwrap();
@@ -50,8 +50,8 @@ async fn commands_of_guides_work_on_a_cluster() {
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
 }
 
-/// Commands that change a release or call its API server, and need no pod: the chart is installed, with the CRDs of the Prometheus
-/// operator.
+/// The commands that change a release or call its API server, and need no pod, work. The chart is installed, with the CRDs of the
+/// Prometheus operator.
 #[tokio::test]
 async fn commands_of_pages_work_where_the_chart_is_installed() {
     let pages = pages("installed").unwrap();
@@ -95,7 +95,7 @@ async fn knows_monitoring(control_plane: &ControlPlane) {
     control_plane.kubectl(&established).await.unwrap();
 }
 
-/// The tutorial and the pages on troubleshooting, in a terminal beside the demo.
+/// The commands of the tutorial and of the pages on troubleshooting work in a terminal beside the demo.
 #[tokio::test]
 async fn commands_of_the_tutorial_work_beside_the_demo() {
     let mut demo = std::process::Command::new(env!("CARGO_BIN_EXE_demo"));
@@ -110,7 +110,7 @@ async fn commands_of_the_tutorial_work_beside_the_demo() {
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
 }
 
-/// Commands for the simulated cloud. The page uses its default port; here the port is a free one.
+/// The commands for the simulated cloud work. The page uses the cloud's default port, but the test uses a free port.
 #[tokio::test]
 async fn commands_for_the_simulated_cloud_work() {
     let control_plane = ControlPlane::shared(&tools().unwrap()).await.unwrap();

@@ -14,7 +14,7 @@ const PODS: &str = "10.244.1.0/24";
 async fn dry_run_changes_nothing_and_its_plan_is_executed_later() {
     let mut bed = Bed::install_with(&json!({ "dryRun": true })).await.unwrap();
     bed.cluster.pods.get(ADAPTER).unwrap().start().unwrap();
-    // Another controller has initialised one node before these controllers start.
+    // The node-controller initialises one node without dry run, as another controller would do before the installation.
     only_looks(&mut bed, "node-controller", false).await;
     bed.join("a", Some(PODS)).await.unwrap();
     bed.cluster.pods.get("node-controller").unwrap().terminate().await.unwrap();

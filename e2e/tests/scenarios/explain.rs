@@ -1,4 +1,5 @@
-//! Each object that waits is explained by the page of its controller with the text of its Event, and leaves the list once it is ready.
+//! The page of a controller explains each object that waits with the text of the object's Event. Once the object is ready, it leaves the
+//! list.
 
 use adapter_sim::simcloud::model::Route;
 use anyhow::{Context, ensure};
@@ -87,7 +88,7 @@ async fn a_quota(bed: &mut Bed) {
     assert!(full.since.is_some() && full.next_try > full.since && full.attempts > 0, "{full:?}");
     assert!(full.plan.iter().any(|line| line.starts_with("ensure ")), "{:?}", full.plan);
     bed.cluster.cloud.configure(&json!({ "quotas": { "load_balancers": 100 } })).await.unwrap();
-    // By itself, the controller would retry after five minutes.
+    // Without a restart, the controller would retry only after five minutes.
     let controller = bed.cluster.pods.get("service-controller").unwrap();
     controller.terminate().await.unwrap();
     controller.start().unwrap();
@@ -136,7 +137,7 @@ async fn what_cannot_be_asked(bed: &mut Bed) {
     assert_eq!(pod.http_status(Method::POST, "/explain").await.unwrap(), 405, "the page is read-only");
 }
 
-/// Waits until a controller's list says that an object waits, with the text of one of its Events.
+/// Waits until a controller's list shows that an object waits, with the text of one of the object's Events.
 async fn waits(bed: &mut Bed, controller: &str, kind: &str, key: &str) -> Explanation {
     let name = key.rsplit('/').next().unwrap_or(key);
     let events: Api<Event> = Api::all(bed.client());
@@ -163,7 +164,7 @@ async fn waits(bed: &mut Bed, controller: &str, kind: &str, key: &str) -> Explan
     .unwrap()
 }
 
-/// The part of an Event before the mark of a cut, and before the command that shows the whole text.
+/// Returns the part of an Event's message before an ellipsis, and before the command that shows the whole text.
 fn unshortened(message: &str) -> &str {
     let message = message.split('…').next().unwrap_or(message);
     message.split(": cloudctl explain ").next().unwrap_or(message)

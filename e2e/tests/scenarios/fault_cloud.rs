@@ -11,7 +11,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, from_value, json};
 
-/// Throttling, bursts of errors, and a write whose answer is lost.
+/// Each object is created exactly once in spite of throttling, bursts of errors, and a write whose answer is lost.
 #[tokio::test]
 async fn faulty_cloud_gets_each_object_exactly_once() {
     let bed = Bed::start().await.unwrap();
@@ -41,11 +41,11 @@ async fn faulty_cloud_gets_each_object_exactly_once() {
     assert!(bed.cluster.cloud.state().await.unwrap().load_balancers.is_empty());
 }
 
-/// The cloud does not create the load balancer, and it is unknown whether it did.
+/// The cloud does not create the load balancer, and the adapter does not know whether the load balancer was created.
 // Behaviour: S33
 #[tokio::test]
 async fn failing_create_is_reported_at_the_service() {
-    // The second try is later than the report of the first.
+    // Because of this horizon, the second try comes after the report of the first try.
     let horizon = json!({ "adapter": { "extraArgs": ["--create-horizon-ms=20000"] } });
     let bed = Bed::start_with(&horizon).await.unwrap();
     bed.join("a", None).await.unwrap();
@@ -88,7 +88,7 @@ async fn rejected_credentials_delete_nothing_and_are_reported() {
     assert!(message.contains("VENDOR_AUTH"), "{message}");
     let message = bed.wait_for_event("Service", "more", "SyncLoadBalancerFailed").await.unwrap();
     assert!(message.contains("credentials"), "{message}");
-    // By now the adapter has stopped calling the cloud. Controllers still call the adapter, and it says why nothing works.
+    // By now the adapter has stopped calling the cloud. Controllers still call the adapter, and the adapter says why nothing works.
     let adapter = &*bed.cluster.pods.get(ADAPTER).unwrap();
     let knows = eventually("the adapter sends nothing with these credentials", WITHIN, || async {
         let states = adapter.counted("cloud_adapter_breaker_state", "family").await?;
@@ -121,7 +121,7 @@ async fn rejected_credentials_delete_nothing_and_are_reported() {
 }
 
 /// The controllers recreate nothing that is missing in another project, and delete no node because of a deletion there. A restart of the
-/// controllers changes nothing of this.
+/// controllers does not change this.
 // Behaviour: P12
 #[tokio::test]
 async fn a_move_to_another_cloud_needs_confirmation() {
@@ -206,7 +206,7 @@ async fn listed_again(bed: &Bed) {
     listed.await.unwrap();
 }
 
-/// New objects are not listed for a while. This is not taken for absence.
+/// New objects are not listed for a while. The controllers do not take the objects for absent.
 #[tokio::test]
 async fn a_lagging_cloud_gets_nothing_twice() {
     let bed = Bed::start().await.unwrap();

@@ -68,7 +68,7 @@ async fn an_unresponsive_or_refusing_adapter_is_waited_for() {
         let token = bed.token(&format!("cloud-{name}"), &["another-adapter"]).await.unwrap();
         let controller = bed.cluster.pods.get(name).unwrap();
         fs::copy(token, controller.flag("--adapter-token-file").unwrap()).unwrap();
-        // The adapter does not check open connections again.
+        // The adapter does not check open connections again, so the controller is restarted.
         controller.terminate().await.unwrap();
         controller.start().unwrap();
     }
@@ -81,7 +81,7 @@ async fn an_unresponsive_or_refusing_adapter_is_waited_for() {
     all_is_done(&mut bed, "2").await;
 }
 
-/// A new node and a new Service say why they wait; the route of a deleted node stays.
+/// Checks that a new node and a new Service say why they wait, and that the route of a deleted node stays.
 async fn all_wait(bed: &mut Bed, number: &str, why: &str) {
     let client = bed.client();
     let machine = bed.cluster.cloud.create_instance(&format!("new-{number}")).await.unwrap();
@@ -116,7 +116,7 @@ async fn all_is_done(bed: &mut Bed, number: &str) {
     bed.ready().await.unwrap();
 }
 
-/// Fails if there is no route to this network although one is wanted, or the other way round.
+/// Fails if there is no route to this network although `wanted` is true, or if there is a route although `wanted` is false.
 fn routes(state: &State, to: &str, wanted: bool) -> anyhow::Result<()> {
     let there: Vec<_> = state.routes.iter().map(|route| route.destination.to_string()).collect();
     ensure!(there.iter().any(|it| it == to) == wanted, "{there:?}");
@@ -188,7 +188,7 @@ async fn controllers_work_on_after_an_api_server_restart() {
     bed.wait_cloud("b has its route", |state| state.routes.len() == 2).await.unwrap();
 }
 
-/// A deletion that is requested during an outage of the adapter waits for it, and is then carried out.
+/// A deletion that is requested during an outage of the adapter waits for the adapter, and is then carried out.
 #[tokio::test]
 async fn a_service_deleted_during_an_outage_is_released_later() {
     let mut bed = Bed::start().await.unwrap();

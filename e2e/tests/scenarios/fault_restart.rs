@@ -81,7 +81,7 @@ async fn handle(bed: &Bed, controller: &str, canary: &str) {
         return bed.delete_service(canary).await.unwrap();
     }
     bed.cluster.cloud.create_instance(canary).await.unwrap();
-    // An older node has the same pod CIDR.
+    // An older node has the same pod CIDR, so this pod CIDR is refused and causes no route write.
     node(canary).label(EXCLUDED, "").pods("10.244.1.0/24").register(&client).await.unwrap();
     bed.wait_for_event("Node", canary, "Synced").await.unwrap();
     bed.wait_for_event("Node", canary, "PodCIDRRefused").await.unwrap();

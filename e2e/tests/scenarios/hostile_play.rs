@@ -19,7 +19,7 @@ const PREFIX: &str = "lb.cloudadapter.dev";
 const EVIL: &str = "evil";
 /// Names of the attacker's Services.
 const NAMES: [&str; 4] = ["x-0", "x-1", "x-2", "x-3"];
-/// Each round has a fault or a restart, and this number of requests.
+/// The number of rounds. Each round has a fault or a restart, and `STEPS` requests of the attacker.
 const ROUNDS: usize = 12;
 const STEPS: usize = 5;
 /// Minimum number of writes in the cloud: a test with only refused requests would prove little.
@@ -79,7 +79,7 @@ struct Play {
     bed: Bed,
     services: Api<Service>,
     chance: Chance,
-    /// The load balancers of others, which must not change.
+    /// The load balancers outside the attacker's namespace, which must not change.
     others: Vec<Value>,
     log: Vec<String>,
 }
@@ -112,7 +112,7 @@ impl Play {
         Ok(Self { bed, services, chance: Chance::new(23), others, log: Vec::new() })
     }
 
-    /// Lets the cloud fail for some calls, or restarts a process.
+    /// Makes the cloud fail for some calls, or restarts a process.
     async fn trouble(&mut self) -> anyhow::Result<()> {
         let some = 1 + self.chance.below(3);
         let faults = [
@@ -145,7 +145,8 @@ impl Play {
         let there = self.services.get_opt(name).await?;
         let wish = self.wish().await?;
         let asked = if there.is_none() {
-            // The Service has its annotations from the beginning, because a Service that has a load balancer adopts no other one.
+            // The Service has its annotations from the beginning, because a Service that already has a load balancer cannot adopt another
+            // one.
             let new = new_service(name, &wish);
             self.log.push(format!("{name} comes: {new}"));
             self.services.create(&PostParams::default(), &from_value(new)?).await.map(drop)
@@ -212,7 +213,7 @@ impl Play {
         )
     }
 
-    /// Checks that the load balancers of others are unchanged.
+    /// Checks that the load balancers outside the attacker's namespace are unchanged.
     async fn check(&self) -> anyhow::Result<()> {
         let now = of_others(&json!(self.bed.cluster.cloud.state().await?.load_balancers));
         let last = || self.log.iter().rev().take(12).rev().cloned().collect::<Vec<_>>().join("\n");
@@ -220,7 +221,8 @@ impl Play {
         Ok(())
     }
 
-    /// Ends the faults, deletes the attacker's Services, and checks that others are served. Returns the number of writes in the cloud.
+    /// Ends the faults, deletes the attacker's Services, and checks that the Services of other namespaces are served. Returns the number of
+    /// writes in the cloud.
     async fn end(self) -> anyhow::Result<u64> {
         self.bed.cluster.cloud.clear_faults().await?;
         for one in self.services.list(&ListParams::default()).await? {
@@ -258,7 +260,7 @@ fn of_others(all: &Value) -> Vec<Value> {
     all.as_array().into_iter().flatten().filter(|one| !of_evil(one)).cloned().collect()
 }
 
-/// A Service with these annotations.
+/// Returns a Service with the annotations in `wish`.
 fn new_service(name: &str, wish: &Value) -> Value {
     let said = wish.pointer("/metadata/annotations").and_then(Value::as_object).into_iter().flatten();
     let said: BTreeMap<&String, &Value> = said.filter(|(_, value)| !value.is_null()).collect();

@@ -1,4 +1,4 @@
-//! Two replicas of each controller, one of them the leader, which is killed, shut down, or suspended until the other takes over.
+//! Two replicas of each controller run. The leader is killed, shut down, or suspended, and the other replica takes over.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// Shorter than the defaults, with which the test would mostly wait for the expiry.
+/// This Lease duration is shorter than the default, with which the test would mostly wait for the expiry.
 const LEASE: Duration = Duration::from_secs(8);
 const FLAGS: [&str; 3] = [
     "--leader-elect-lease-duration=8s",
@@ -36,7 +36,7 @@ async fn standby_takes_over_however_the_leader_ends() {
     let address = bed.address("web").await.unwrap();
     let first = leaders(&mut bed).await;
 
-    // Killed: the others wait until the Lease expires.
+    // When a leader is killed, the other replica waits until the Lease expires.
     let killed = Instant::now();
     for name in first.values() {
         bed.cluster.pods.get(name).unwrap().kill().await.unwrap();
@@ -48,7 +48,7 @@ async fn standby_takes_over_however_the_leader_ends() {
     assert!(CONTROLLERS.iter().all(|it| first[*it] != second[*it]), "{first:?} {second:?}");
     work(&bed, "b", "10.244.2.0/24", "killed").await;
 
-    // Shut down: the others take over at once.
+    // When a leader is shut down, the other replica takes over at once.
     for name in first.values() {
         bed.cluster.pods.get(name).unwrap().start().unwrap();
     }
@@ -116,14 +116,15 @@ async fn work(bed: &Bed, node: &str, pods: &str, name: &str) {
     .unwrap();
 }
 
-/// No node was initialised twice, no load balancer ensured by two replicas, and no writer was refused as outdated.
+/// Checks that no node was initialised twice, that no load balancer was ensured by two replicas, and that no writer was refused as
+/// outdated.
 async fn nothing_twice(bed: &mut Bed) {
     for (kind, names, reason) in [
         ("Node", ["a", "b", "c", "d"], "Synced"),
         ("Service", ["web", "killed", "stopped", "held-up"], "EnsuredLoadBalancer"),
     ] {
         for name in names {
-            // The Event comes after the address.
+            // The controller emits the Event after it writes the address.
             bed.wait_for_event(kind, name, reason).await.unwrap();
             assert_eq!(times(bed, kind, name, reason).await, 1, "{reason} on {name}");
         }
@@ -187,7 +188,7 @@ fn key(controller: &str) -> String {
     controller.replace("-controller", "Controller")
 }
 
-/// The deletion of a Lease does not end its holder, which creates the Lease again and continues in a new term.
+/// If its Lease is deleted, the leader does not exit. It creates the Lease again and continues in a new term.
 // Behaviour: P10
 #[tokio::test]
 async fn a_deleted_lease_is_created_again_by_its_holder() {
@@ -216,7 +217,8 @@ async fn a_deleted_lease_is_created_again_by_its_holder() {
     bed.expose("web", 80).await.unwrap();
 }
 
-/// On shutdown, a controller finishes the calls in progress, emits their Events, and releases its Lease; the next process does the rest.
+/// On shutdown, a controller finishes the calls in progress, emits their Events, and releases its Lease. The next process does the
+/// remaining work.
 // Behaviour: P7
 #[tokio::test]
 async fn a_controller_finishes_calls_in_progress_on_shutdown() {

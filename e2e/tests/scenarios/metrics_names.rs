@@ -1,11 +1,12 @@
-//! Dashboards and alerts for the former cloud controller manager use certain metric names: each is on the page of the controller that does
-//! this work, with its former labels. And the metrics of real processes are in docs/reference/metrics.md.
+//! Dashboards and alerts for the former cloud controller manager use certain metric names. The controller that now does the work exports
+//! each of these metrics with its former labels. The metrics of real processes are documented in docs/reference/metrics.md.
 
 use std::collections::BTreeSet;
 
 use e2e::{ADAPTER, Bed};
 
-/// A page, and the start of each line that it must have, up to the value or to labels that may differ.
+/// The metrics page of each controller, and the start of each line that the page must contain. Values and labels that may differ are left
+/// out.
 const PAGES: [(&str, &[&str]); 3] = [
     (
         "node-controller",

@@ -6,10 +6,10 @@ use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, from_value, json};
 
-/// Number of attempts in which another writer is faster.
+/// Number of times that another client changes the node before the controller's write arrives.
 const RACES: usize = 5;
 
-/// Only the node-controller runs.
+/// Chart values with which only the node-controller runs.
 fn nodes_alone() -> Value {
     json!({ "serviceController": { "enabled": false }, "routeController": { "enabled": false } })
 }
@@ -39,7 +39,7 @@ async fn concurrent_writers_lose_nothing() {
     another_writer_wins_each_race(&mut bed, &proxy).await;
 
     register(&bed, &proxy, "recreated", ("PATCH", "/api/v1/nodes/recreated/status")).await;
-    // The controller handles other nodes, and the node `recreated` stays tainted as long as its addresses are not written.
+    // The controller still handles other nodes. The node `recreated` stays tainted until its addresses are written.
     bed.join("other", None).await.unwrap();
     assert!(is_uninitialised(&bed.nodes().get("recreated").await.unwrap()));
     e2e::delete_node(&bed.client(), "recreated").await.unwrap();
@@ -78,8 +78,8 @@ async fn another_writer_wins_each_race(bed: &mut Bed, proxy: &ApiProxy) {
     assert_eq!(bed.times("Node", "raced", "SyncFailed").await.unwrap(), 0);
 }
 
-/// The API server refuses a write with the UID of another node. By this answer the controller notices that the name belongs to another node
-/// now.
+/// The API server refuses a write with the UID of another node. From this answer the controller learns that the name now belongs to another
+/// node.
 async fn another_uid_is_refused(bed: &Bed) {
     let (nodes, params) = (bed.nodes(), PatchParams::default());
     let guarded = json!({ "metadata": { "uid": "another", "labels": { "v": "1" } } });

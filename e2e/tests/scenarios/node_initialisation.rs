@@ -12,7 +12,7 @@ use kube::ResourceExt;
 use kube::api::ListParams;
 use serde_json::json;
 
-/// Any number of nodes that join together costs the cloud a few reads, with all controllers running.
+/// However many nodes join together, they cost the cloud only a few reads. All controllers run.
 // Behaviour: NI15, W1, W6
 #[tokio::test]
 async fn a_hundred_nodes_cost_five_reads_and_no_write() {
@@ -42,7 +42,7 @@ async fn a_hundred_nodes_cost_five_reads_and_no_write() {
     assert_addresses_came_first(&bed.writes_of("node-controller", <_>::default(), "").unwrap(), &made);
 }
 
-/// An Event on the node says what it waits for, and the node is initialised as soon as that exists.
+/// An Event on the node says what the node waits for. The node is initialised as soon as that exists.
 // Behaviour: NI3, NA1, NA5, NA6, NP6, W7
 #[tokio::test]
 async fn a_waiting_node_has_an_event_and_follows_the_cloud() {

@@ -15,7 +15,7 @@ use serde_json::{Value, from_value, json};
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 const RIGHTS: &str = "cloud-controllers:kube-system:node-controller";
 const LET_GO: &str = "cloudadapter.dev/delete-despite-brake";
-/// Number of attempts in which another writer is faster.
+/// Number of times that another client changes the node before the controller's deletion arrives.
 const RACES: usize = 3;
 
 /// All processes poll often, so that the test does not wait long.
@@ -48,7 +48,7 @@ async fn a_node_is_tainted_and_deleted_with_its_instance() {
     set_ready(&client, "a", Ready::True).await.unwrap();
     until_tainted(&bed, "a", false).await;
 
-    // Nodes that this controller does not manage, and one whose kubelet works though the cloud has lost its instance.
+    // Nodes that this controller does not manage, and a node whose kubelet works although its instance is gone from the cloud.
     for (name, id) in [("foreign", "aws:///zone/i-1"), ("odd", "i-1")] {
         node(name).provider_id(id).not_ready().register(&client).await.unwrap();
     }
@@ -74,7 +74,8 @@ async fn a_node_is_tainted_and_deleted_with_its_instance() {
     assert!(matches!(deleted.as_slice(), [it] if it.name == "b" && it.code == 200), "{deleted:?}");
 }
 
-/// If more nodes would be deleted than the brake allows, none is, until a user allows one. Events, log and metrics report it.
+/// If more nodes would be deleted than the brake allows, none is deleted until a user allows a deletion. Events, the log and metrics report
+/// it.
 // Behaviour: ND12
 #[tokio::test]
 async fn a_mass_deletion_is_held_and_reported() {
@@ -207,7 +208,7 @@ async fn running_machines_cost_nothing(bed: &Bed) {
     set_ready(&client, "runs", Ready::False).await.unwrap();
     bed.patch_node("runs", &taint).await.unwrap();
     bed.cluster.cloud.reset_counts().await.unwrap();
-    // The passes continue, since the other node is tainted.
+    // The controller keeps checking the nodes, because it has to taint the node `stops`.
     set_ready(&client, "stops", Ready::Unknown).await.unwrap();
     bed.cluster
         .cloud

@@ -1,4 +1,4 @@
-//! The chart's dashboard and alerts in a real Prometheus that scrapes the real processes: each query has a result, and faults make alerts
+//! A real Prometheus scrapes the real processes and runs the chart's dashboard and alerts: each query has a result, and faults make alerts
 //! fire.
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use serde_json::json;
 
 const ALERTS: &str = include_str!("../../../helm/cloud-controllers/files/alerts.yaml");
 const PACE: Pace = Pace { every: Duration::from_millis(500), lasts: None };
-/// Replaces Grafana's variable, for this scrape interval.
+/// The scrape interval, which replaces Grafana's variable in the queries.
 const INTERVAL: &str = "30s";
 /// Prefixes of the project's metrics.
 const OURS: [&str; 9] = [
@@ -27,7 +27,7 @@ const OURS: [&str; 9] = [
     "service_controller_",
     "workqueue_",
 ];
-/// Maximum number of nodes that join one after the other, until every counter has increased twice.
+/// Maximum number of nodes that join one after the other, until every query of the dashboard has a value.
 const ROUNDS: usize = 20;
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn chart_queries_have_results_and_faults_fire_alerts() {
     prometheus.stop().await.unwrap();
 }
 
-/// A cloud that throttles and fails, an invalid Service, a node without an instance.
+/// Causes faults: a cloud that throttles and fails, an invalid Service, and a node without an instance.
 async fn trouble(bed: &Bed) {
     let faults = [
         ("CreateLoadBalancer", 1, json!({ "status": 429, "headers": { "retry-after": "1" } })),
@@ -83,7 +83,7 @@ async fn trouble(bed: &Bed) {
     broken.create(&bed.client()).await.unwrap();
 }
 
-/// A node with a route, and a Service that has it as a backend.
+/// Creates a node with a route, and a Service that has the node as a backend.
 async fn traffic(bed: &Bed, round: usize) {
     let name = format!("n-{round}");
     bed.join(&name, Some(&format!("10.244.{round}.0/24"))).await.unwrap();
@@ -99,7 +99,7 @@ async fn traffic(bed: &Bed, round: usize) {
     .unwrap();
 }
 
-/// The values match what happened.
+/// Checks that the values of the metrics match what happened.
 async fn values_match(prometheus: &Prometheus) {
     for (query, least) in [
         ("sum(cloud_adapter_leader)", 1.0),

@@ -11,17 +11,17 @@ use serde_json::json;
 use telemetry::traces::testing::{Collector, Received};
 use tokio::process::Command;
 
-/// The cause in all outputs.
+/// The text that names the cause in all outputs.
 const CAUSE: &str = "waits for the call budget of bucket loadbalancer";
 const PAGE: &str = include_str!("../../../docs/explain/one-cause.md");
-/// Start of a block of the page whose lines must appear in the output.
+/// Start of those blocks of the page whose lines must appear in the output.
 const BLOCK: &str = "```text";
-/// More Services than this budget can serve during the scenario.
+/// Names of the Services. They are more than this budget can serve during the scenario.
 const SERVICES: [&str; 10] =
     ["shop", "api", "mail", "search", "login", "metrics", "images", "chat", "news", "web"];
 /// The Service that is created last.
 const WEB: &str = "web";
-/// The alert must fire while the Service waits, so its rule fires sooner than after the two minutes of the chart.
+/// The alert must fire while the Service waits, so its rule fires after 5 seconds instead of the chart's two minutes.
 const PACE: Pace = Pace { every: Duration::from_millis(500), lasts: Some(Duration::from_secs(5)) };
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn all_outputs_name_the_same_cause_of_a_waiting_service() {
     prometheus.stop().await.unwrap();
 }
 
-/// One call in two seconds, and all processes send traces.
+/// Starts a cluster whose budget allows one call in two seconds. All processes send traces.
 async fn small_budget(collector: &Collector) -> Bed {
     let limits = json!({ "reserve": 0, "buckets": { "loadbalancer": { "rate": 0.5, "burst": 1 } } });
     let variables = json!([
@@ -184,7 +184,8 @@ async fn trace(collector: &Collector) -> String {
     way.await.unwrap().into_iter().rev().collect::<Vec<_>>().join("\n")
 }
 
-/// The lines of the page's transcript that the output must have, in pieces without gaps: pieces are separated by `...` or the next command.
+/// Returns the lines of the page's transcript that the output must contain. Each piece is without gaps; `...` or the next command separates
+/// the pieces.
 fn shown() -> Vec<Vec<&'static str>> {
     let blocks: Vec<&str> = PAGE.split(BLOCK).skip(1).filter_map(|rest| rest.split("```").next()).collect();
     let lines: Vec<Vec<&str>> = blocks.iter().map(|block| block.lines().collect()).collect();
@@ -208,7 +209,7 @@ fn masked(line: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Keeps the transcript for the documentation.
+/// Saves the transcript, so that it can be copied to the documentation.
 fn keep(transcript: &str) {
     let dir = binaries().unwrap().with_file_name("e2e-artifacts");
     fs::create_dir_all(&dir).unwrap();

@@ -18,7 +18,7 @@ use serde_json::json;
 // Behaviour: SF13
 #[tokio::test]
 async fn controllers_take_over_what_the_peer_created() {
-    // Of load balancers without this project's tags, only those without an owner are adopted, and only with this setting.
+    // With this setting, the controller adopts a load balancer without this project's tags if the load balancer has no owner.
     let values = json!({ "serviceController": { "serviceDefaults": { "adopt": "owned" } } });
     let mut bed = Bed::install_with(&values).await.unwrap();
     let cluster = &mut bed.cluster;
@@ -49,7 +49,8 @@ async fn controllers_take_over_what_the_peer_created() {
         assert_eq!(resources, expected, "{writes:?}");
     }
 
-    // From here on this cluster owns the load balancer. The routes serve, but without this project's tags they have no owner: they stay.
+    // From here on this cluster owns the load balancer. The routes work, but they have no owner because they lack this project's tags, so
+    // the controller does not delete them.
     delete_node(&bed.client(), "b").await.unwrap();
     bed.quiet("route-controller").await.unwrap();
     bed.until_cloud("node b is no backend any more", |state| {
@@ -86,7 +87,7 @@ async fn the_peer_makes_a_load_balancer(bed: &Bed) {
     let counts = bed.cluster.cloud.counts().await.unwrap();
     let writes = [Operation::CreateLoadBalancer, Operation::CreatePool, Operation::CreateListener];
     assert_eq!((writes.map(|one| counts.of(one)), counts.writes), ([1, 2, 2], 5), "{counts:?}");
-    // The peer waits for the end of each write.
+    // The peer polls the load balancer until each write is complete.
     assert!(counts.of(Operation::GetLoadBalancer) >= 5, "{counts:?}");
 
     let state = bed.cluster.cloud.state().await.unwrap();
@@ -97,7 +98,7 @@ async fn the_peer_makes_a_load_balancer(bed: &Bed) {
     assert!(made.pools.iter().all(|pool| pool.members.len() == 2), "{made:?}");
 }
 
-/// This cluster owns the load balancer, and only its tags were written for that.
+/// Checks that this cluster owns the load balancer, and that taking it over changed only its tags.
 async fn all_is_as_it_was(bed: &mut Bed, before: &State) {
     let taken = bed
         .until_cloud("this cluster owns the load balancer", |state| {
@@ -118,7 +119,7 @@ async fn all_is_as_it_was(bed: &mut Bed, before: &State) {
     assert_eq!((after.load_balancers.len(), &after.routes), (1, &before.routes));
 }
 
-/// `--concurrent-node-syncs` has the effect of the reference's flag, and only the selected controllers run.
+/// The flag `--concurrent-node-syncs` has the same effect as in the reference, and only the selected controllers run.
 #[tokio::test]
 async fn the_peer_honours_concurrent_node_syncs() {
     let control_plane = ControlPlane::shared(&tools().unwrap()).await.unwrap();
@@ -165,8 +166,8 @@ async fn the_peer_honours_concurrent_node_syncs() {
     peer.stop().await.unwrap();
 }
 
-/// The reference reacts to a provider ID, but not to an address that is set later. Only the peer runs here. It explains why the benchmark
-/// may find nodes of the peer that no load balancer uses.
+/// Like the reference, the peer reacts to a provider ID, but not to an address that is set later. Only the peer runs here. This is why the
+/// benchmark may find nodes of the peer that no load balancer uses.
 #[tokio::test]
 async fn the_peer_leaves_out_a_node_whose_address_comes_late() {
     let control_plane = ControlPlane::shared(&tools().unwrap()).await.unwrap();

@@ -1,4 +1,4 @@
-//! The pages on which a process reports its state: over TLS, and while its Lease cannot be renewed.
+//! The pages on which a process reports its state. They are served over TLS, and also while the Lease of the process cannot be renewed.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use reqwest::{Certificate, Client};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-/// The Lease expires soon.
+/// Flags that make the Lease expire soon.
 const SHORT: [&str; 3] = [
     "--leader-elect-lease-duration=4s",
     "--leader-elect-renew-deadline=3s",

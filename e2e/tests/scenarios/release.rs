@@ -1,4 +1,4 @@
-//! The published release. The programs take minutes to build: tiny ones replace them here.
+//! The published release. The real programs take minutes to build, so tiny programs replace them here.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,7 +41,7 @@ fn a_release_is_complete_and_reproducible() {
     assert!(packed.contains(&format!("image: \"node-controller:{version}\"")), "{packed}");
 }
 
-/// A complete release, from programs that a fake cargo builds. A program that is too large stops it.
+/// A complete release of programs that a fake cargo builds. A program that is too large stops the release.
 #[test]
 fn a_release_has_images_and_programs_below_the_size_limit() {
     let dir = tempfile::tempdir().unwrap();
@@ -144,7 +144,7 @@ cp '{}/program' "$folder/$target/release/$name"
     path
 }
 
-/// One failure is before the start, the other in the middle.
+/// One failure occurs before the start of the release, the other in the middle.
 #[test]
 fn a_failed_release_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();

@@ -33,7 +33,7 @@ async fn mounted_files_are_replaced_without_failed_calls() {
     limits(&mut bed, &mut load).await;
     assert_eq!(ids(&mut bed), processes, "a process was restarted");
 
-    // All clients reconnect, to a replica that has not served before, with only the new files.
+    // All clients reconnect with only the new files, to a replica that has not served before.
     bed.cluster.pods.get(ADAPTER).unwrap().terminate().await.unwrap();
     load.rounds(10).await.unwrap();
     load.stop().await.unwrap();
@@ -45,7 +45,7 @@ async fn mounted_files_are_replaced_without_failed_calls() {
     assert!(!answers.keys().any(|status| ["401", "403"].contains(&status.as_str())), "{answers:?}");
 }
 
-/// First both CAs are trusted, then the new one issues certificates, then the old one is not trusted any more.
+/// First both CAs are trusted, then the new CA issues certificates, and finally the old CA is no longer trusted.
 async fn authority(bed: &mut Bed, load: &mut Load) {
     let secret = get_secret(bed, "cloud-adapter-ca").await;
     let [old, old_key] = ["ca.crt", "ca.key"].map(|key| secret.get(key).unwrap().clone());
@@ -196,7 +196,7 @@ async fn page(bed: &mut Bed) -> String {
     bed.cluster.pods.get(ADAPTER).unwrap().metrics().await.unwrap()
 }
 
-/// Waits until the leader has loaded or refused a file once more than in `before`.
+/// Waits until the leader has loaded a file, or refused it, once more than in `before`.
 async fn judged(bed: &mut Bed, kind: &str, before: &str, good: bool) {
     let [ok, failed] = reloads(before, kind);
     let wanted = [ok + u64::from(good), failed + u64::from(!good)];

@@ -11,7 +11,7 @@ use serde_json::json;
 // Behaviour: R1, R12
 #[tokio::test]
 async fn each_node_has_its_route_and_foreign_routes_stay() {
-    // Listed often, so that routes of other owners are seen soon.
+    // The adapter lists routes often, so that routes of other owners are seen soon.
     let values = json!({ "adapter": { "cache": { "routes": { "maxAge": "5s" } } } });
     let mut bed = Bed::start_with(&values).await.unwrap();
     let (a, b) = (
@@ -65,7 +65,7 @@ async fn each_node_has_its_route_and_foreign_routes_stay() {
     assert!(foreign.iter().all(|route| left.contains(route)), "{left:#?}");
 }
 
-/// Checks that these are all routes of the cluster, each to the instance of its node.
+/// Checks that the cluster has exactly these routes, each to the instance of its node.
 fn expect(state: &State, wanted: &[(&str, &Node)]) -> anyhow::Result<()> {
     let ours = state.routes.iter().filter(|route| !route.tags.is_empty());
     let ours: BTreeMap<_, _> =
@@ -80,7 +80,7 @@ fn machine(node: &Node) -> Option<String> {
     node.spec.as_ref()?.provider_id.as_ref()?.rsplit('/').next().map(str::to_owned)
 }
 
-/// Waits for a condition `NetworkUnavailable`, and returns its message.
+/// Waits for the condition `NetworkUnavailable` with this status and reason, and returns its message.
 async fn condition(bed: &Bed, node: &str, status: &str, reason: &str) -> anyhow::Result<Option<String>> {
     bed.until_node(node, &format!("has NetworkUnavailable {status}"), |node| {
         let found = network_unavailable(node).context("no such condition")?;

@@ -1,4 +1,4 @@
-//! The effect of each field of a Service on the load balancer and the status, and fields of other writers that stay unchanged.
+//! The effect of each field of a Service on the load balancer and on the status. Fields of other writers stay unchanged.
 
 use std::collections::BTreeSet;
 
@@ -56,7 +56,7 @@ async fn each_service_field_takes_effect_and_foreign_fields_stay() {
     bed.quiet("service-controller").await.unwrap();
 }
 
-/// The name, an additional field of the Service, a property of its load balancer, and the expected value.
+/// The name of the Service, the field that is added to it, the property of its load balancer to check, and the expected value.
 type Case = (&'static str, fn(ServiceBuilder) -> ServiceBuilder, fn(&LoadBalancer) -> Value, Value);
 
 async fn each_field_by_itself(bed: &Bed) {
@@ -154,7 +154,7 @@ async fn two_families(bed: &Bed) {
     assert_eq!(vips, ips.into_iter().collect());
 }
 
-/// kube-proxy's health check, the allowed clients, and the IP mode.
+/// Checks the health check of kube-proxy, the allowed clients, and the IP mode.
 async fn local_traffic(bed: &Bed) {
     bed.address("local").await.unwrap();
     let local = bed.services().get("local").await.unwrap();
@@ -229,8 +229,7 @@ async fn only_known_fields_are_written(bed: &Bed) {
     }
 }
 
-/// Another controller's finalizer, added later: this controller removes its own when the load balancer is deleted, and leaves the other
-/// one.
+/// Another client adds its finalizer later. This controller removes only its own finalizer when the load balancer is deleted.
 async fn a_foreign_finalizer_stays(bed: &Bed) {
     let theirs = json!({ "metadata": { "finalizers": ["example.com/keep"] } });
     bed.patch_service("local", &theirs).await.unwrap();
@@ -269,7 +268,7 @@ fn ingress(service: &Service) -> Vec<LoadBalancerIngress> {
     status.and_then(|status| status.ingress.clone()).unwrap_or_default()
 }
 
-/// Waits until each pool of a Service has this number of backends.
+/// Waits until each pool of a Service has `n` backends.
 async fn members(bed: &Bed, service: &str, n: usize) {
     bed.until_cloud(&format!("{n} nodes are backends of {service}"), |state| {
         let balancer = state.balancer(service)?;

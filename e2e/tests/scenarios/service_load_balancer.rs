@@ -1,4 +1,4 @@
-//! Services of type LoadBalancer, from creation to deletion, and invalid ones.
+//! Services of type LoadBalancer from creation to deletion, and invalid Services.
 
 use std::collections::BTreeSet;
 
@@ -67,8 +67,8 @@ async fn a_service_has_a_load_balancer_while_its_type_requires_one() {
     bed.quiet("service-controller").await.unwrap();
 }
 
-/// The finalizer of a deleted Service is removed, and a Service of the same name is created at once: it gets a load balancer of its own,
-/// and the former one is deleted.
+/// A user removes the finalizer of a deleted Service and creates a Service of the same name at once. The new Service gets its own load
+/// balancer, and the former load balancer is deleted.
 async fn recreated(bed: &Bed, first: &LoadBalancer, node: &Node) -> LoadBalancer {
     bed.patch_service("web", &json!({ "metadata": { "finalizers": null } })).await.unwrap();
     bed.delete_service("web").await.unwrap();
@@ -115,7 +115,7 @@ async fn an_invalid_service_gets_one_event_and_costs_nothing() {
     for service in [value, key, range, node_ports, keep, address, family] {
         service.create(&client).await.unwrap();
     }
-    // Created last, so that the others have been reconciled before it is ready.
+    // This Service is created last. When it is ready, the others have been reconciled.
     service("good").port(80).create(&client).await.unwrap();
     bed.address("good").await.unwrap();
     bed.quiet("service-controller").await.unwrap();
@@ -223,7 +223,8 @@ fn pool<'a>(balancer: &'a LoadBalancer, listener: &Listener) -> &'a Pool {
     balancer.pools.iter().find(|pool| Some(&pool.id) == listener.pool_id.as_ref()).unwrap()
 }
 
-/// Waits until the cloud has exactly one load balancer, active, with the Service's ports and these nodes as backends of each.
+/// Waits until the cloud contains exactly one load balancer, which is active and has the Service's ports, with these nodes as backends of
+/// each port.
 async fn serving(bed: &Bed, service: &Service, nodes: &[&Node]) -> LoadBalancer {
     let ports = service.spec.as_ref().and_then(|spec| spec.ports.clone()).unwrap_or_default();
     let wanted: BTreeSet<_> = ports
@@ -244,7 +245,7 @@ async fn serving(bed: &Bed, service: &Service, nodes: &[&Node]) -> LoadBalancer 
     seen.await.unwrap()
 }
 
-/// Port of the listener, address and port of the backend.
+/// Returns the listener port, the backend address and the backend port of each backend.
 fn members(balancer: &LoadBalancer) -> anyhow::Result<BTreeSet<(i32, String, i32)>> {
     let mut members = BTreeSet::new();
     for listener in &balancer.listeners {
@@ -277,8 +278,8 @@ fn times(event: &Event) -> i32 {
     event.series.as_ref().and_then(|series| series.count).or(event.count).unwrap_or(1).max(1)
 }
 
-/// Users wait with kubectl. The API server merges the conditions of several writers by type, and `metadata.managedFields` show which of them
-/// this controller removes.
+/// Users wait for the condition with kubectl. The API server merges the conditions of several writers by type. `metadata.managedFields`
+/// records which conditions this controller removes.
 // Behaviour: S30, S32
 #[tokio::test]
 async fn a_condition_of_a_service_can_be_waited_for() {
@@ -299,7 +300,7 @@ async fn a_condition_of_a_service_can_be_waited_for() {
 
     let web = bed.services().get("web").await.unwrap();
     assert_eq!(types(&web), [READY, "example.com/After", "example.com/Before"], "{web:?}");
-    // The API server does not count the changes of Services; docs/gitops.md says so.
+    // The API server sets no generation on Services; docs/gitops.md says so.
     let ready = web.status.iter().flat_map(|it| it.conditions.iter().flatten()).find(|it| it.type_ == READY);
     assert_eq!((web.metadata.generation, ready.unwrap().observed_generation), (None, None), "{web:?}");
     assert_eq!(writers(&web, READY), ["service-controller"], "{web:?}");

@@ -14,9 +14,9 @@ use tokio::time::Instant;
 
 const SHARDS: usize = 4;
 const REPLICAS: usize = 3;
-/// Shorter than the defaults, with which the test would mostly wait for the expiry.
+/// This Lease duration is shorter than the default, with which the test would mostly wait for the expiry.
 const LEASE: Duration = Duration::from_secs(8);
-/// Short Leases, and the initial list from a watch.
+/// Flags for short Leases, and for the initial list from a watch.
 const FLAGS: [&str; 4] = [
     "--leader-elect-lease-duration=8s",
     "--leader-elect-renew-deadline=5s",
@@ -36,7 +36,8 @@ async fn replicas_share_shards_however_one_of_them_ends() {
     let mut users = Users::default();
     each_works(&mut bed, &mut users).await;
 
-    // Killed: other replicas take the shards when the Leases have expired. Work for the other shards continues.
+    // When a replica is killed, other replicas take over its shards as soon as the Leases have expired. Work for the other shards
+    // continues.
     let killed = Instant::now();
     for controller in CONTROLLERS {
         bed.cluster.pods.get(&replica(controller, 0)).unwrap().kill().await.unwrap();
@@ -52,7 +53,8 @@ async fn replicas_share_shards_however_one_of_them_ends() {
     shared_evenly(&mut bed, &[0, 1, 2]).await;
     users.work(&bed, 4, "joined").await;
 
-    // Suspended for longer than the Leases last: others take over, and the replica continues with the shards that it gets afterwards.
+    // A replica is suspended for longer than the Leases last. Other replicas take over, and afterwards the suspended replica continues with
+    // the shards that it gets then.
     for controller in CONTROLLERS {
         signal(&mut bed, &replica(controller, 1), Signal::STOP);
     }
@@ -64,7 +66,7 @@ async fn replicas_share_shards_however_one_of_them_ends() {
     shared_evenly(&mut bed, &[0, 1, 2]).await;
     users.work(&bed, 4, "awake").await;
 
-    // Shut down: the others take over at once, without calls to the cloud.
+    // When a replica shuts down, the other replicas take over at once and make no calls to the cloud except listings.
     for controller in CONTROLLERS {
         all_quiet(&mut bed, controller, &[0, 1, 2]).await;
     }
@@ -100,7 +102,8 @@ async fn a_new_number_of_shards_waits_for_old_replicas() {
             pod.start().unwrap();
         }
         bed.ready().await.unwrap();
-        // While a replica with the former number runs, the new ones hold none of the new shards.
+        // While a replica with the former number of shards runs, the replicas with the new number do not hold the shard that only they
+        // know.
         if number + 1 < REPLICAS {
             let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-system");
             for controller in CONTROLLERS {
@@ -204,7 +207,7 @@ async fn shared_evenly(bed: &mut Bed, numbers: &[usize]) {
     shared_evenly_over(bed, numbers, SHARDS).await;
 }
 
-/// Waits until the numbers of shards differ by at most one.
+/// Waits until each of these replicas holds the same number of shards, or at most one more than another replica.
 async fn shared_evenly_over(bed: &mut Bed, numbers: &[usize], of: usize) {
     for controller in CONTROLLERS {
         let deadline = Instant::now() + e2e::WITHIN;
@@ -226,7 +229,7 @@ async fn all_quiet(bed: &mut Bed, controller: &str, numbers: &[usize]) {
     }
 }
 
-/// Checks that there were no calls except listings, at most one per half minute and collection.
+/// Checks that the cloud got only listings: at most one per half minute for each of the three collections.
 async fn assert_only_listed(bed: &Bed, before: &Counts, since: Instant) {
     let now = bed.cluster.cloud.counts().await.unwrap();
     let listings = [Operation::ListInstances, Operation::ListLoadBalancers, Operation::ListRoutes];
@@ -239,7 +242,7 @@ async fn assert_only_listed(bed: &Bed, before: &Counts, since: Instant) {
 }
 
 /// Creates Services until each replica of the service-controller has created load balancers. The shards of Services are random: with twelve
-/// Services, one of three replicas gets none once in fifty runs.
+/// Services, it happens once in fifty runs that one of the three replicas gets none.
 async fn each_works(bed: &mut Bed, users: &mut Users) {
     for round in 0.. {
         users.work(bed, 12, &format!("first-{round}")).await;
@@ -266,7 +269,7 @@ struct Users {
 }
 
 impl Users {
-    /// Creates this number of nodes, with routes, and of Services, and waits until all are ready.
+    /// Creates `n` nodes with routes and `n` Services, and waits until all are ready.
     async fn work(&mut self, bed: &Bed, n: usize, name: &str) {
         let client = bed.client();
         for number in 0..n {
@@ -290,7 +293,7 @@ impl Users {
 
     /// Checks that no node was initialised twice, no load balancer created twice, and that there are no warnings.
     async fn nothing_twice(&self, bed: &mut Bed) {
-        // A replica that reconciles a Service for the first time while nodes join cannot know whether something else changed: it may emit
+        // A replica that reconciles a Service for the first time while nodes join cannot know whether anything else changed, so it may emit
         // the Event again.
         let kinds =
             [("Node", &self.nodes, "Synced", 1), ("Service", &self.services, "EnsuredLoadBalancer", 2)];
@@ -305,7 +308,7 @@ impl Users {
         let cloud = bed.cluster.cloud.state().await.unwrap();
         assert_eq!((cloud.load_balancers.len(), cloud.routes.len()), (self.services.len(), self.nodes.len()));
         let counts = bed.cluster.cloud.counts().await.unwrap();
-        // One set of vendor writes per load balancer. In addition, only backends are written, for the nodes that joined.
+        // Each load balancer is created by one set of vendor writes. Later writes change only the backends, for the nodes that joined.
         let once = u64::try_from(self.services.len()).unwrap();
         let made = [Operation::CreateLoadBalancer, Operation::CreateListener, Operation::UpdateLoadBalancer];
         assert_eq!(made.map(|it| counts.of(it)), [once; 3], "{counts:?}");

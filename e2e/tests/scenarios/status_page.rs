@@ -1,4 +1,5 @@
-//! The adapter's status page: a Service that waits for the budget has the text of its Event there, and the page is readable.
+//! The adapter's status page: if a Service waits for the budget, the page shows the text of its Event. The page is readable on desktops and
+//! phones.
 
 use std::fs;
 use std::path::Path;
@@ -8,9 +9,9 @@ use e2e::{ADAPTER, Bed, Browser, Screenshot, WITHIN, binaries, eventually, servi
 use serde_json::json;
 use telemetry::report::{AdapterStatus, Task};
 
-/// The cause at the start of each explanation. The Event has only this part.
+/// The cause at the start of each explanation. The Event contains only this cause.
 const WAITS: &str = "waits for the call budget of bucket loadbalancer";
-/// More Services than this budget can serve during the scenario.
+/// Names of the Services. They are more than this budget can serve during the scenario.
 const SERVICES: [&str; 8] = [
     "web",
     "api",
@@ -119,7 +120,7 @@ async fn what_was_done_is_listed(bed: &Bed) {
     counted.await.unwrap();
 }
 
-/// At the widths of a desktop and a phone, in light and dark mode. The screenshots are kept.
+/// Checks the page at the widths of a desktop and a phone, in light and dark mode, and keeps the screenshots.
 fn fit_for_eyes(url: &str, dir: &Path) {
     let pictures = binaries().unwrap().with_file_name("e2e-artifacts");
     fs::create_dir_all(&pictures).unwrap();
@@ -145,7 +146,7 @@ fn fit_for_eyes(url: &str, dir: &Path) {
     assert!(as_preferred, "{grounds:?}");
 }
 
-/// The texts whose contrast is below 4.5. Source: WCAG 2.2, success criterion 1.4.3 and "relative luminance".
+/// The script that lists the texts whose contrast is below 4.5. Source: WCAG 2.2, success criterion 1.4.3 and "relative luminance".
 const FAINT: &str = r"(() => {
     const parts = colour => colour.match(/[\d.]+/g).map(Number);
     const luminance = colour => {

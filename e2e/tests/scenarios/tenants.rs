@@ -1,4 +1,4 @@
-//! A user of one namespace knows the IDs and addresses of all others.
+//! An attacker: a user of one namespace who knows the IDs and addresses of all others.
 
 use std::collections::BTreeSet;
 
@@ -78,7 +78,7 @@ async fn a_hostile_namespace_takes_nothing_and_adoption_is_reversible() {
     let after = bed.cluster.cloud.state().await.unwrap().load_balancers;
     assert_eq!(json!(after), json!(before), "no load balancer of others has changed");
 
-    // A trusted namespace adopts the load balancer, and releases it.
+    // A Service of a trusted namespace adopts the load balancer and later releases it.
     let gateway = adopts("gateway", &by_hand).namespace("trusted");
     gateway.create(&bed.client()).await.unwrap();
     let services: Api<Service> = Api::namespaced(bed.client(), "trusted");
@@ -102,8 +102,8 @@ async fn a_hostile_namespace_takes_nothing_and_adoption_is_reversible() {
     assert_eq!(bed.address("web").await.unwrap(), taken);
 }
 
-/// The Event names the grant that is missing. An existing load balancer follows its nodes all the same, even if the controller has just
-/// started and does not know the last valid settings.
+/// The Event names the grant that is missing. The backends of an existing load balancer still follow the nodes, even if the controller has
+/// just started and does not know the last valid settings.
 #[tokio::test]
 async fn a_missing_grant_is_reported_and_nodes_are_followed() {
     const GRANT: &str = "--grant default:subnet=s-1";
@@ -141,7 +141,8 @@ async fn follows(bed: &Bed, node: &str, members: usize) -> anyhow::Result<()> {
     .await
 }
 
-/// The API server allocates a released node port to the next Service that requests it, while the former Service is refused.
+/// The API server allocates a released node port to the next Service that requests the port, while this controller still refuses the former
+/// Service.
 #[tokio::test]
 async fn node_port_of_a_refused_service_reaches_no_other_namespace() {
     let bed = Bed::start().await.unwrap();

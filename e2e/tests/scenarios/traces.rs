@@ -122,8 +122,8 @@ fn of_service(received: &[Received]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The reconcile that requested the instance has a link to the look-up that several nodes share, which leads to the vendor call. Also the
-/// reconcile that wrote the node.
+/// Checks that the reconcile that requested the instance links to the look-up that several nodes share, and that the look-up leads to the
+/// vendor call. Also checks the reconcile that wrote the node.
 fn of_node(received: &[Received]) -> anyhow::Result<()> {
     let question = span(received, "node-controller", |it| it.name == "look up instances")?;
     let turn = span(received, "node-controller", |it| {

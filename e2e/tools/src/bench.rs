@@ -43,7 +43,7 @@ Exit codes:
 )]
 #[command(about = ABOUT, long_about = LONG_ABOUT, after_help = AFTER_HELP)]
 pub struct Args {
-    /// Also measure a cloud controller manager in Go: with ten workers, and with its defaults, which takes hours at full size
+    /// Also measure a cloud controller manager in Go, once with ten workers and once with its defaults, which takes hours at full size
     #[arg(long)]
     pub peer: bool,
     /// Run only this scenario; may be repeated
@@ -69,7 +69,7 @@ pub struct Args {
     pub write_docs: Vec<PathBuf>,
 }
 
-/// The scenarios, in their order.
+/// The scenarios, in the order in which they run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Scenario {
     /// A fifth of the nodes joins at once
@@ -78,7 +78,7 @@ pub enum Scenario {
     Growth,
     /// The creation of the routes of all nodes, two per node
     Routes,
-    /// No changes: the steady state
+    /// The steady state, without changes
     Steady,
     /// A fifth of the nodes is not ready for a while
     NotReady,
@@ -86,7 +86,7 @@ pub enum Scenario {
     OneMore,
     /// Nodes leave, as the cluster autoscaler removes them
     Leave,
-    /// Users create half as many Services again, all at once
+    /// Users create many Services at once, half as many as exist
     Crowd,
     /// Each controller is restarted
     Restart,
@@ -94,7 +94,8 @@ pub enum Scenario {
     AdapterRestart,
     /// The vendor throttles at 60 % of the configured rate
     Throttled,
-    /// One, two and four replicas of each controller share the work, and one is killed: on a separate cluster, a fifth as large
+    /// One, two and four replicas of each controller share the work, and one replica is killed; this runs on a separate cluster, a fifth as
+    /// large
     Replicas,
 }
 

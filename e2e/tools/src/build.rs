@@ -1,4 +1,4 @@
-//! Builds one program into the cache. The cache never shows incomplete programs, and only one process builds at a time.
+//! Builds one program into the cache. An incomplete program never appears in the cache, and only one process builds at a time.
 
 use std::fs::{self, File};
 use std::io;
@@ -19,7 +19,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(100);
 /// The number of lines of the compiler's output in an error.
 const TAIL_LINES: usize = 20;
 
-/// Prevents builds by other processes until it is dropped.
+/// A lock that prevents builds by other processes until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
@@ -97,7 +97,7 @@ fn wait(mut child: Child, progress: &mut dyn Progress) -> io::Result<bool> {
 fn publish(recipe: &Recipe, cache: &Path, work: &Path) -> Result<PathBuf, Error> {
     let slot = cache.join(recipe.slot());
     if slot.exists() {
-        // The directory exists without its executable, for example because the user has removed the executable.
+        // The directory exists but the executable is missing, for example because the user has removed it.
         fs::remove_dir_all(&slot).map_err(|source| io_error("cannot remove", &slot, source))?;
     }
     fs::rename(work, &slot).map_err(|source| io_error("cannot rename to", &slot, source))?;

@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 use crate::error::Error;
 use crate::tool::Tool;
 
-/// The first version of Go that downloads a newer compiler when a module requires it.
+/// The first version of Go that can download a newer compiler when a module requires a newer version.
 const FETCHES_ITS_LIKE: (u64, u64) = (1, 21);
 
-/// Returns an error if Go is missing or too old. Accepts a Go with an unknown version.
+/// Returns an error if Go is missing or too old. Accepts Go if its version is unknown.
 pub(crate) fn check(tool: Tool, go: &Path) -> Result<(), Error> {
     let mut command = Command::new(go);
     // The command runs in a directory without a go.mod, so that Go does not download a newer version.

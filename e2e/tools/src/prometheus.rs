@@ -1,5 +1,5 @@
-//! Prometheus and its promtool: from `PATH`, or from Debian's package, unpacked into the cache. The package is not installed, so that its
-//! service does not start.
+//! Prometheus and its promtool, from `PATH` or from Debian's package. The package is only unpacked into the cache, because an installation
+//! would start a service.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -41,7 +41,7 @@ impl Recipe {
         format!("{}-{}-{}", self.tool, self.tool.version(), self.digest)
     }
 
-    /// The path of the executable in the cache, whether or not it exists.
+    /// The path that the executable has in the cache, whether or not it exists there.
     pub(crate) fn executable(&self, cache: &Path) -> PathBuf {
         cache.join(self.slot()).join(self.tool.name())
     }

@@ -73,7 +73,7 @@ impl Tool {
         }
     }
 
-    /// The version to build. Programs that are found must have the same major and minor version. A test compares the version to build with
+    /// The version to build. A program that is found must have the same major and minor version. A test compares this version with
     /// `<module>/go.mod`.
     pub fn version(self) -> Version {
         match self {
@@ -127,7 +127,7 @@ impl Tool {
         }
     }
 
-    /// The linker flags that set the version, which `go build` sets only for etcd.
+    /// The linker flags that set the program's version. etcd needs none.
     pub(crate) fn ldflags(self) -> String {
         let version = self.version();
         let variables = match self {

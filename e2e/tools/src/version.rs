@@ -23,7 +23,7 @@ impl Version {
         text.split(|c: char| c.is_whitespace() || matches!(c, ',' | ':' | '"')).find_map(Self::parse)
     }
 
-    /// Whether this version can replace `wanted`: the same major and minor version.
+    /// Returns whether this version has the same major and minor version as `wanted`, and can therefore replace it.
     pub(crate) fn stands_in_for(self, wanted: Self) -> bool {
         (self.major, self.minor) == (wanted.major, wanted.minor)
     }

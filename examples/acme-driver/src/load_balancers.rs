@@ -1,4 +1,4 @@
-//! Load balancers: the listing, page by page, with all parts of each.
+//! Load balancers: reads the listing page by page. Each load balancer includes all its parts.
 
 use cloud_adapter::{
     driver::{Collection, Cursor, LoadBalancerRecord, Page, VendorError},
@@ -75,7 +75,7 @@ impl Collection<LoadBalancerRecord<Detail>> for AcmeDriver {
     }
 }
 
-/// Translates a load balancer.
+/// Translates a load balancer of the cloud into the record for the runtime.
 fn record(tree: Detail) -> LoadBalancerRecord<Detail> {
     let state = match tree.status.as_str() {
         "ACTIVE" => LoadBalancerState::Active,

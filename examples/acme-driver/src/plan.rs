@@ -1,4 +1,4 @@
-//! Computes the writes that bring the cloud to the desired state. Pure: no vendor calls, no clock.
+//! Computes the writes that bring the cloud to the desired state. A pure function: it makes no vendor calls and reads no clock.
 //!
 //! Additions come before removals, so that traffic is not interrupted. The tag that marks an object as complete comes last.
 
@@ -19,17 +19,18 @@ use crate::{
 /// Maximum length of a name in the cloud, in bytes.
 const NAME_MAX: usize = 63;
 
-/// The missing writes, in order; empty if the load balancer is in sync.
+/// Returns the missing writes in order. The list is empty if the load balancer is in sync.
 ///
 /// # Errors
-/// Returns an error for what this cloud cannot do, or cannot change in place.
+/// Returns an error if this cloud cannot provide a setting, or cannot change a setting in place.
 pub(crate) fn plan(
     desired: &DesiredLoadBalancer,
     fence: &Fence,
     observed: Option<&LoadBalancerRecord<Detail>>,
 ) -> Result<Vec<Step>, VendorError> {
     let (families, ports) = (families(desired), ports(desired)?);
-    // Before the load balancer exists its ID is empty. Its later steps are only shown to users, and planned again when the ID is known.
+    // The ID is empty before the load balancer exists. The later steps are then only shown to users, and they are planned again when the ID
+    // is known.
     let nothing = Detail::default();
     let there = observed.map_or(&nothing, |record| &record.detail);
     let mut steps = match observed {
@@ -45,7 +46,7 @@ pub(crate) fn plan(
             return Err(VendorError::new(Fault::Immutable, text).in_field("spec.ip_families"));
         }
         Some(record) if record.belongs_to(&desired.key) => Vec::new(),
-        // Adoption: the owner tags come first, so that no other owner takes the load balancer in between.
+        // On adoption, the owner tags are written first, so that no other owner takes the load balancer in between.
         Some(_) => {
             let is_its_own = kit::names_of(&desired.key)(&there.name);
             let tags = if is_its_own { tags::half_built(desired) } else { tags::adopted(desired) };
@@ -62,7 +63,7 @@ pub(crate) fn plan(
     Ok(steps)
 }
 
-/// Deletes a load balancer with all its parts. Empty while the cloud is deleting it already.
+/// Returns the deletion of a load balancer with all its parts. The plan is empty if the cloud is already deleting the load balancer.
 pub(crate) fn plan_deletion(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     if observed.summary.state() == LoadBalancerState::Deleting {
         return Vec::new();
@@ -70,8 +71,8 @@ pub(crate) fn plan_deletion(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> 
     vec![Step::DeleteLoadBalancer { id: observed.summary.vendor_id.clone() }]
 }
 
-/// Releases an adopted load balancer: deletes its ports, all of which belong to the owner since the adoption, and then the owner's tags.
-/// Empty while the cloud is changing the load balancer.
+/// Returns the steps that release an adopted load balancer. They delete its ports, all of which belong to the owner since the adoption, and
+/// then the owner's tags. The plan is empty while the cloud is changing the load balancer.
 pub(crate) fn plan_release(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     if !matches!(observed.summary.state(), LoadBalancerState::Active | LoadBalancerState::Error) {
         return Vec::new();
@@ -82,7 +83,7 @@ pub(crate) fn plan_release(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     steps
 }
 
-/// Route changes as vendor calls: one for all, because the runtime passes no more than fit into one.
+/// Returns the route changes as a single vendor call, because the runtime passes no more changes than fit into one call.
 pub(crate) fn plan_routes(changes: &RouteChanges) -> Vec<Step> {
     vec![Step::ChangeRoutes(changes.clone())]
 }
@@ -108,7 +109,7 @@ fn ports(desired: &DesiredLoadBalancer) -> Result<Ports, VendorError> {
     Ok(ports)
 }
 
-/// Each backend with its addresses of the load balancer's families.
+/// Returns the members of the pool for a port: each backend with its addresses in the IP families of the load balancer.
 fn members(desired: &DesiredLoadBalancer, port: u32) -> BTreeSet<Member> {
     let mut members = BTreeSet::new();
     for backend in desired.backends.iter() {
@@ -146,7 +147,7 @@ fn member_change(listener: &Listener, members: Vec<Member>, there: &Detail) -> O
     (!same).then(|| Step::SetMembers { pool: pool.id.clone(), members })
 }
 
-/// Listeners come first, because the cloud refuses to delete a pool that a listener uses.
+/// Listeners are deleted first, because the cloud refuses to delete a pool that a listener uses.
 fn removals(ports: &Ports, there: &Detail) -> Vec<Step> {
     let (kept, gone): (Vec<&Listener>, Vec<&Listener>) =
         there.listeners.iter().partition(|listener| ports.contains_key(&listener.port));

@@ -1,4 +1,4 @@
-//! Routes: the listing, page by page, and the changes, many in one call.
+//! Routes: reads the listing page by page, and makes many changes in one call.
 
 use cloud_adapter::{
     driver::{Collection, Cursor, Fault, Location, Outcome, Page, RouteChanges, VendorError, WantedRoute},
@@ -78,7 +78,7 @@ impl Collection<Route> for AcmeDriver {
 }
 
 impl AcmeDriver {
-    /// Executes a batch; returns the results of the removals, then those of the additions.
+    /// Executes a batch. Returns the results of the removals, followed by the results of the additions.
     pub(crate) async fn change_routes(
         &self,
         session: &Session,
@@ -119,7 +119,7 @@ fn new_entry(route: &WantedRoute, region: &str) -> NewEntry {
 }
 
 fn route(entry: &Entry, region: &str) -> Route {
-    // The cloud still names an instance that is gone.
+    // With this status, the cloud still names an instance that no longer exists.
     let instance = entry.next_hop_instance.as_ref().filter(|_| entry.status != "blackhole");
     let next_hop = NextHop {
         provider_id: instance.map(|id| provider_id::write(region, id)).unwrap_or_default(),

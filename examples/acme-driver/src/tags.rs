@@ -20,7 +20,7 @@ fn tag(word: &str) -> String {
     format!("{DOMAIN}/{word}")
 }
 
-/// The hash of the last state that was applied completely. Empty if no state was.
+/// Returns the hash of the last state that was applied completely. The hash is empty if no state was applied completely.
 pub(crate) fn hash(tags: &Tags) -> &str {
     tags.get(&tag("hash")).map_or("", String::as_str)
 }
@@ -30,7 +30,7 @@ pub(crate) fn fence(tags: &Tags) -> Option<Fence> {
     read_fence(tags.get(&tag("fence"))?)
 }
 
-/// The owner of a load balancer, with empty fields for removed tags. `None` without owner tags.
+/// Returns the owner of a load balancer. Fields whose tags were removed are empty. Returns `None` if there are no owner tags.
 pub(crate) fn owner(tags: &Tags) -> Option<(LoadBalancerKey, Owner)> {
     tags.get(&tag("cluster-id")).or(tags.get(&tag("owner-uid")))?;
     let read = |word| tags.get(&tag(word)).cloned().unwrap_or_default();
@@ -69,21 +69,21 @@ pub(crate) fn complete(desired: &DesiredLoadBalancer) -> Tags {
     users.chain(ours.map(|(word, value)| (tag(word), value.clone()))).collect()
 }
 
-/// The tags of a half-built load balancer: without the hash.
+/// Returns the tags of an incomplete load balancer, which do not include the hash.
 pub(crate) fn half_built(desired: &DesiredLoadBalancer) -> Tags {
     let mut tags = complete(desired);
     tags.remove(&tag("hash"));
     tags
 }
 
-/// The tags of a load balancer that existed before its owner, as the first step of its adoption writes them.
+/// Returns the tags that the first step of an adoption writes, for a load balancer that existed before its owner.
 pub(crate) fn adopted(desired: &DesiredLoadBalancer) -> Tags {
     let mut tags = half_built(desired);
     tags.insert(tag("origin"), ADOPTED.to_owned());
     tags
 }
 
-/// The tags that remain when an adopted load balancer is released: those of other writers, and the permission to adopt.
+/// Returns the tags that remain when an adopted load balancer is released: the tags of other writers, and the permission to adopt.
 pub(crate) fn released(there: &Tags) -> Tags {
     let prefix = tag("");
     let others = there.iter().filter(|(key, _)| !key.starts_with(&prefix) || **key == tag("adopt"));
@@ -99,7 +99,7 @@ pub(crate) fn signed(tags: Tags, fence: &Fence, there: &Tags) -> Tags {
     all
 }
 
-/// Whether the load balancer has the wanted tags. A hash of another version cannot be compared, and counts as equal.
+/// Returns whether the load balancer has the wanted tags. Hashes of different versions cannot be compared and count as equal.
 pub(crate) fn is_complete(there: &Tags, wanted: &Tags) -> bool {
     let is_equal = |(key, value): (&String, &String)| *key == tag("hash") || there.get(key) == Some(value);
     wanted.iter().all(is_equal) && !is_outdated(hash(there), hash(wanted))
@@ -112,7 +112,7 @@ pub(crate) fn route_tags(route: &WantedRoute) -> Tags {
     signed(ours.map(|(word, value)| (tag(word), value)).into(), &route.fence, &Tags::new())
 }
 
-/// The key of a route. `None` without owner tags.
+/// Returns the key of a route, or `None` if there are no owner tags.
 pub(crate) fn route_key(tags: &Tags, destination: &str) -> Option<RouteKey> {
     Some(RouteKey {
         cluster_id: tags.get(&tag("cluster-id"))?.clone(),

@@ -70,7 +70,7 @@ fn bound(address: SocketAddr) -> io::Result<Bound> {
     Ok(bound)
 }
 
-/// Returns the loopback address that `address` does not cover, if there is one.
+/// Returns the loopback address with the port of `address`, unless `address` already includes the loopback address.
 fn beside(address: SocketAddr) -> Option<SocketAddr> {
     let (ip, port) = (address.ip().to_canonical(), address.port());
     if ip.is_unspecified() || ip.is_loopback() {

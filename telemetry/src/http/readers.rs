@@ -31,7 +31,8 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// Combines the endpoints. `open`: metrics and probes, for any client. `status`: the pages for `readers`.
+    /// Combines the endpoints. `open` contains metrics and probes, which any client may read. `status` contains the pages that only
+    /// `readers` may read.
     #[must_use]
     pub fn new(open: Router, status: Router, readers: Readers) -> Self {
         let near = open.clone().merge(status.clone());

@@ -14,7 +14,7 @@ use tokio::{
 
 use super::*;
 
-/// Timeout, longer than any wait in these tests.
+/// Time limit of each wait, longer than any wait in these tests.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The default probe timeout of the kubelet.
 const PROBE: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ impl Port {
     }
 }
 
-/// Reads until the peer closes the connection. Returns what was read.
+/// Reads until the server closes the connection. Returns the text that was read.
 async fn said(stream: &mut TcpStream) -> String {
     let mut said = Vec::new();
     // A connection that was cut may end with a reset.
@@ -61,7 +61,7 @@ async fn said(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// Returns the connections that the peer has not closed.
+/// Returns the number of connections that the server has not closed.
 fn still_open(streams: &[TcpStream]) -> usize {
     let open = |stream: &&TcpStream| {
         let read = stream.try_read(&mut [0; 16]);
@@ -90,7 +90,7 @@ async fn half_sent_requests_delay_no_probe() {
         }
     }
     assert!(timeout(PROBE, port.healthz()).await.expect("soon").contains("200 OK"));
-    // The connections that were accepted may not have replaced the oldest ones yet.
+    // The server may not have closed the oldest connections yet.
     timeout(TIMEOUT, async {
         while still_open(&halves) >= CONNECTIONS {
             sleep(Duration::from_millis(10)).await;
@@ -125,7 +125,7 @@ async fn stop_waits_only_briefly_for_open_connections() {
     assert!(TcpStream::connect(port.address).await.is_err(), "closed");
 }
 
-/// Returns the response of a page to a client at this address.
+/// Returns the status code of a page for a client at this address.
 async fn answered(endpoints: &Endpoints, caller: &str, path: &str) -> StatusCode {
     let caller: IpAddr = caller.parse().expect("an address");
     let asked = Request::get(path).body(Body::empty()).expect("a request");

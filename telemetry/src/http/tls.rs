@@ -20,13 +20,13 @@ use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tracing::{info, warn};
 
-/// File name in a directory, without its extension. Source: Kubernetes cloud controller manager, `--cert-dir`.
+/// File name of the pair in a directory, without its extension. Source: Kubernetes cloud controller manager, `--cert-dir`.
 const PAIR: &str = "cloud-controller-manager";
 
 /// Source of the certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Certificate {
-    /// Files that another process renews, in PEM format, the leaf certificate first. They are read again for each connection.
+    /// Files in PEM format that another process renews, with the leaf certificate first. The files are read again for each connection.
     Files {
         /// The certificate and its intermediate certificates.
         certificate: PathBuf,
@@ -77,7 +77,7 @@ pub enum TlsError {
 
 /// TLS settings of one listening port.
 pub struct Tls {
-    /// The files to reload. `None`: the certificate is in memory and never changes.
+    /// The files to reload, or `None` for a certificate in memory, which never changes.
     files: Option<(PathBuf, PathBuf)>,
     minimum: Version,
     current: Mutex<Current>,

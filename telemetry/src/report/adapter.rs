@@ -15,13 +15,13 @@ pub struct AdapterStatus {
     pub version: String,
     /// Random ID of the process.
     pub instance_id: String,
-    /// Cluster ID in the latest requests of controllers. Empty: the adapter has received no request yet.
+    /// Cluster ID in the latest requests of controllers. The ID is empty until the adapter has received a request.
     pub cluster_id: String,
     /// Whether this replica calls the vendor. The report of a standby covers only its own process, without the queue and tasks.
     pub leader: bool,
     /// Address of the leader, if a standby knows it.
     pub leader_address: Option<String>,
-    /// The scope that the credentials can access. `None`: the scope is not known yet.
+    /// The scope that the credentials can access, or `None` if it is not known yet.
     pub scope: Option<String>,
     /// Why the cloud cannot be used, as found by the last self-check.
     pub trouble: Option<String>,
@@ -37,9 +37,9 @@ pub struct AdapterStatus {
     pub snapshots: Vec<Snapshot>,
     /// The clusters to which the listed objects belong according to their tags; the adapter's own cluster is first.
     pub clusters: Vec<ClusterObjects>,
-    /// Load balancers that are converging: at most 200, oldest first.
+    /// Load balancers that are not yet in their desired state: at most 200, oldest first.
     pub tasks: Vec<Task>,
-    /// Number of further load balancers that are converging.
+    /// Number of further load balancers that are not yet in their desired state.
     pub more_tasks: u64,
     /// Latest changes requested from the vendor: at most 50, newest first.
     pub writes: Vec<VendorWrite>,
@@ -51,9 +51,9 @@ pub struct AdapterStatus {
 pub struct Budget {
     /// Name of the bucket, such as `loadbalancer`.
     pub bucket: String,
-    /// Current number of calls per second.
+    /// Number of calls per second that are currently permitted.
     pub rate: f64,
-    /// Configured calls per second.
+    /// Configured number of calls per second.
     pub ceiling: f64,
     /// Number of calls that may be sent immediately.
     pub tokens: f64,
@@ -73,7 +73,7 @@ pub struct Budget {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BucketSample {
-    /// How long ago the step ended.
+    /// Time since the end of this step, in seconds.
     pub seconds_ago: u64,
     /// Number of calls sent during the step.
     pub calls: u64,
@@ -83,11 +83,11 @@ pub struct BucketSample {
     pub rate: f64,
 }
 
-/// Calls of one class of one controller that wait for a budget.
+/// Calls of one controller and one priority class that wait for a budget.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Queue {
-    /// The bucket that the calls wait for: the most restrictive of the buckets that they use.
+    /// The bucket that the calls wait for. If they use several buckets, it is the most restrictive.
     pub bucket: String,
     /// `TRAFFIC`, `INTERACTIVE`, `LIFECYCLE` or `BACKGROUND`.
     pub class: String,
@@ -95,7 +95,7 @@ pub struct Queue {
     pub controller: String,
     /// Number of waiting calls.
     pub queued: u64,
-    /// How long the oldest call has waited.
+    /// Time that the oldest call has waited, in seconds.
     pub oldest_seconds: f64,
 }
 
@@ -103,7 +103,7 @@ pub struct Queue {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Breaker {
-    /// Name of the family, such as `loadbalancer`; `credentials` for all calls of the account.
+    /// Name of the family, such as `loadbalancer`. The name `credentials` stands for all calls of the account.
     pub family: String,
     /// State of the circuit breaker.
     pub state: BreakerState,
@@ -124,25 +124,25 @@ pub enum BreakerState {
     Open,
 }
 
-/// A cached listing of the cloud, shared by all readers.
+/// A cached listing of the cloud, which all readers share.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Snapshot {
     /// Name of the collection, such as `load-balancers`.
     pub collection: String,
-    /// Age of the content. `None`: the collection was not listed yet.
+    /// Age of the content in seconds, or `None` if the collection was not listed yet.
     pub age_seconds: Option<f64>,
-    /// Age at which the collection is listed again, if there is a watch.
+    /// Age in seconds at which the collection is listed again while clients watch it.
     pub target_age_seconds: f64,
     /// Number of objects.
     pub items: u64,
     /// Version of the content, which increases with each change.
     pub revision: u64,
-    /// Why the last listing failed.
+    /// The error of the last listing, if it failed.
     pub error: Option<String>,
 }
 
-/// A load balancer that is converging.
+/// A load balancer that is not yet in its desired state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Task {
@@ -152,11 +152,11 @@ pub struct Task {
     pub name: String,
     /// What the task is waiting for.
     pub waits_for: String,
-    /// How long the task has been running.
+    /// Time since the task began, in seconds.
     pub since_seconds: f64,
     /// Number of changes that are complete.
     pub done: u64,
-    /// Total number of changes, as far as the number is known.
+    /// Total number of changes that are known so far.
     pub total: u64,
 }
 
@@ -180,7 +180,7 @@ pub struct VendorWrite {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterObjects {
-    /// ID of the cluster. Empty: objects without owner tags.
+    /// ID of the cluster. The ID is empty for objects without owner tags.
     pub cluster_id: String,
     /// Whether this is the adapter's own cluster.
     pub own: bool,

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 /// The beginning of a cause that is a wait.
 const WAITS: &str = "waits ";
-/// Maximum number of causes on a line.
+/// Maximum number of causes that are shown on a line.
 const SHOWN: usize = 5;
 
-/// Counts equal causes, the most frequent first: `96 wait for the call budget of bucket loadbalancer, 2 × VENDOR_QUOTA`. Details of a wait,
-/// which follow after a colon, are left out.
+/// Counts equal causes, with the most frequent first: `96 wait for the call budget of bucket loadbalancer, 2 × VENDOR_QUOTA`. The details
+/// of a wait, which follow a colon, are left out.
 pub fn grouped(causes: &[&str]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for cause in causes {

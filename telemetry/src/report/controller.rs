@@ -17,8 +17,8 @@ pub struct ControllerStatus {
     pub shards: u32,
     /// The shards that this replica holds.
     pub held: Vec<u32>,
-    /// Whether the controller has listed both Kubernetes and the cloud completely since the start. Until then, the report may lack objects
-    /// that exist. `None`: the process is older and does not report this.
+    /// Whether the controller has listed both Kubernetes and the cloud completely since the start. Until then, objects that exist may be
+    /// missing from the report. `None` if the process is older and does not report this.
     pub listed: Option<bool>,
     /// The adapter that the controller calls.
     pub adapter: AdapterLink,
@@ -26,13 +26,14 @@ pub struct ControllerStatus {
     pub queue: WorkQueue,
     /// Number of objects that are not ready.
     pub unsettled: u64,
-    /// The objects that have not been ready for longest: at most 10, oldest first. `/explain` has all of them.
+    /// The objects that have not been ready for longest: at most 10, oldest first. `/explain` shows all objects that are not ready.
     pub waits: Vec<Waiting>,
-    /// Actions that the controller withholds as a precaution, for example because of the deletion brake, in the words of the Event.
+    /// Actions that the controller withholds as a precaution, for example because of the deletion brake. The text is that of the Event.
     pub held_back: Vec<String>,
     /// Whether the controller only plans and changes nothing: `--dry-run`.
     pub dry_run: bool,
-    /// Load balancers without a Service, in the shards of this replica: at most 200, released ones first, then oldest first.
+    /// Load balancers without a Service, in the shards of this replica: at most 200. Those whose deletion an operator has allowed come
+    /// first, then the oldest.
     pub orphans: Vec<Orphan>,
     /// Number of further load balancers without a Service.
     pub more_orphans: u64,
@@ -46,11 +47,11 @@ pub struct Waiting {
     pub kind: String,
     /// `NAMESPACE/NAME` of a Service, name of a Node.
     pub key: String,
-    /// Since when the object is not ready.
+    /// Time since which the object is not ready.
     pub since: Option<Timestamp>,
     /// What the object waits for, in the words of the Event. `None`: work is in progress.
     pub waits_for: Option<String>,
-    /// The adapter's typed reason, if the adapter refused.
+    /// The adapter's typed reason, if the adapter refused the request.
     pub reason: Option<String>,
 }
 
@@ -64,7 +65,7 @@ pub struct Orphan {
     pub key: String,
     /// The vendor's IDs of the objects.
     pub vendor_ids: Vec<String>,
-    /// Time at which this process found the load balancer. `None`: its Service may still appear, or was just deleted.
+    /// Time at which this process found the load balancer. `None` while its Service may still appear, or if its Service was just deleted.
     pub since: Option<Timestamp>,
     /// Whether an operator has allowed the deletion of the load balancer.
     pub released: bool,
@@ -76,7 +77,7 @@ pub struct Orphan {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AdapterLink {
-    /// The replica that serves. `None`: no such replica is known to the controller.
+    /// The replica that serves, or `None` if the controller knows no such replica.
     pub replica: Option<String>,
     /// Why the adapter cannot be called.
     pub trouble: Option<String>,
@@ -92,7 +93,7 @@ pub struct WorkQueue {
     pub running: u64,
     /// Number of objects that will be reconciled again later.
     pub later: u64,
-    /// How long the oldest object in the queue has waited.
+    /// Time that the oldest object in the queue has waited, in seconds.
     pub oldest_seconds: f64,
 }
 
@@ -106,7 +107,7 @@ pub struct Explanations {
     pub more: u64,
 }
 
-/// `GET /explain?key=KEY` of a controller: the desired state of an object in the cloud, and why it is not reached yet.
+/// `GET /explain?key=KEY` of a controller: the desired state of an object in the cloud, and why this state is not reached yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Explanation {
@@ -118,7 +119,7 @@ pub struct Explanation {
     pub key: String,
     /// Whether the object is in this process's cache.
     pub known: bool,
-    /// Whether this replica holds the object's shard. If false, another replica holds the shard.
+    /// Whether this replica holds the object's shard. If not, another replica may hold the shard.
     pub held: bool,
     /// The shard of the object.
     pub shard: u32,
@@ -132,9 +133,9 @@ pub struct Explanation {
     pub plan: Vec<String>,
     /// What the object waits for, in the words of the Event.
     pub waits_for: Option<String>,
-    /// The adapter's typed reason, such as `BUDGET_EXHAUSTED`, if the adapter refused.
+    /// The adapter's typed reason, such as `BUDGET_EXHAUSTED`, if the adapter refused the request.
     pub reason: Option<String>,
-    /// Since when the object is not ready.
+    /// Time since which the object is not ready.
     pub since: Option<Timestamp>,
     /// Time of the next reconcile.
     pub next_try: Option<Timestamp>,
@@ -146,24 +147,24 @@ pub struct Explanation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum State {
-    /// This process has not reconciled the object, or holds a different shard.
+    /// This process has not reconciled the object since its last change, or does not hold the object's shard.
     #[default]
     NotLookedAt,
     /// The object is being reconciled.
     Working,
-    /// The object waits for something: see `waitsFor`.
+    /// The object waits for something, which `waitsFor` names.
     Waiting,
     /// The object is in sync.
     Settled,
-    /// The controller does not manage this object: `wanted` has the reason.
+    /// The controller does not manage this object. `wanted` gives the reason.
     NotOurs,
     /// A state that only newer controllers report.
     #[serde(other)]
     Unknown,
 }
 
-/// `GET /plan` of a controller: the changes that the controller would make now for objects that are not ready, as found by dry runs at the
-/// adapter. Objects are in the order of their keys, at most 100 per page; `GET /plan?after=KEY` returns the next page.
+/// `GET /plan` of a controller: the changes that the controller would make now for objects that are not ready. The adapter computes them in
+/// dry runs. Objects are sorted by key, at most 100 per page; `GET /plan?after=KEY` returns the next page.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Plans {
@@ -171,8 +172,8 @@ pub struct Plans {
     pub controller: String,
     /// Whether the controller changes nothing: `--dry-run`.
     pub dry_run: bool,
-    /// Number of objects in the shards of this replica that were reconciled since the start. Of these, the objects that are on no page are
-    /// in sync.
+    /// Number of objects in the shards of this replica that were reconciled since the start. If such an object is on no page, it is in
+    /// sync.
     pub looked_at: u64,
     /// Number of objects in the shards of this replica, plus one while the listing is incomplete. If this number is higher than
     /// `looked_at`, the plans are incomplete.
@@ -193,11 +194,11 @@ pub struct Priced {
     pub key: String,
     /// Planned writes to the API server, one line each, as text.
     pub cluster: Vec<String>,
-    /// Planned calls to the vendor. A call for several objects is listed with the first of them.
+    /// Planned calls to the vendor. A call for several objects is listed only with the first of these objects.
     pub vendor: Vec<VendorStep>,
     /// Why there is no plan, or what the plan waits for first, in the words of the Event.
     pub trouble: Option<String>,
-    /// The adapter's typed reason for `trouble`, if the adapter refused.
+    /// The adapter's typed reason for `trouble`, if the adapter refused the request.
     pub reason: Option<String>,
 }
 
@@ -205,7 +206,7 @@ pub struct Priced {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VendorStep {
-    /// Description of the call: `create listener tcp/443`.
+    /// Description of the call, such as `create listener tcp/443`.
     pub description: String,
     /// The vendor's name of the operation, such as `CreateListener`.
     pub operation: String,

@@ -1,4 +1,4 @@
-//! The span exporter. It logs one line when an outage begins, and one when the outage ends.
+//! The span exporter. It logs one line when an outage begins, and another line when the outage ends.
 
 use std::{
     error::Error,

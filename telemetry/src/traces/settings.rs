@@ -29,12 +29,12 @@ const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORT
 const LISTS: [&str; 3] =
     ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_RESOURCE_ATTRIBUTES"];
 
-/// Whether and how to trace.
+/// Whether and how the process sends traces.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
     Off,
     On {
-        /// The endpoint in the form for logs.
+        /// The endpoint as logs show it.
         endpoint: String,
         /// Whether the environment sets a service name.
         names_service: bool,

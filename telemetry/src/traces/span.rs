@@ -10,8 +10,9 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-/// Creates a span that belongs to a trace: `span!("name", field = value, …)`. It has no parent until [`child`] or [`take_over`] sets one.
-/// The fields are those of `tracing`; `otel.name`, `otel.kind` and `otel.status_code` have the same meaning as in `tracing-opentelemetry`.
+/// Creates a span that belongs to a trace: `span!("name", field = value, …)`. The span has no parent until [`child`] or [`take_over`] sets
+/// one. The fields are those of `tracing`; `otel.name`, `otel.kind` and `otel.status_code` have the same meaning as in
+/// `tracing-opentelemetry`.
 #[macro_export]
 macro_rules! span {
     ($($fields:tt)+) => {
@@ -38,11 +39,11 @@ fn adopt(span: &Span, parent: impl FnOnce() -> Context) {
     if span.is_disabled() {
         return;
     }
-    // Fails only if this crate's layer is not installed, and then there are no traces.
+    // Setting the parent fails only if this crate's layer is not installed. In that case there are no traces.
     span.set_parent(parent()).ok();
 }
 
-/// Creates a span that only makes sense as a part of another span. Without a current span, it is disabled.
+/// Creates a span that is only useful as a part of another span. If there is no current span, the new span is disabled.
 #[must_use]
 pub fn part(make: impl FnOnce() -> Span) -> Span {
     if has_parent() { child(make()) } else { Span::none() }
@@ -77,8 +78,8 @@ impl Origin {
         Self(Context::map_current(|current| current.span().span_context().clone()))
     }
 
-    /// Links the current span of this task to the operation that it waits for. Adds no link within the same trace, because the tree already
-    /// shows the relation there.
+    /// Links the current span of this task to the operation that the task waits for. Adds no link if both are in the same trace, because
+    /// the tree of spans already shows the relation.
     pub fn link(&self) {
         Context::map_current(|current| {
             let span = current.span();

@@ -13,7 +13,7 @@ use tracing_subscriber::{
 
 pub use self::collector::{Collector, Received};
 
-/// Makes tracing query each thread's own subscriber at every call site, every time.
+/// Makes tracing ask the subscriber of each thread at every call site, each time.
 ///
 /// Tracing caches for all threads whether any subscriber wants the spans of a call site. The first thread to reach the call site often
 /// belongs to another test, which has no subscriber. If only one subscriber is registered, tracing asks no other subscriber, and the call
@@ -33,7 +33,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts tracing. Covers a test completely if the test has a single thread.
+    /// Starts tracing. The recorder sees all spans of a test if the test has a single thread.
     #[must_use]
     pub fn start() -> Self {
         ask_each_thread();
@@ -54,7 +54,7 @@ impl Recorder {
     }
 }
 
-/// An attribute as text. Empty if the attribute is missing.
+/// Returns an attribute as text. The text is empty if the attribute is missing.
 #[must_use]
 pub fn attribute(span: &SpanData, name: &str) -> String {
     let found = span.attributes.iter().find(|pair| pair.key.as_str() == name);

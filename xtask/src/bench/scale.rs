@@ -31,7 +31,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if !built.success() {
         bail!("the benchmark, the controllers or the adapter do not build; fix what cargo reports above");
     }
-    // `exec` instead of waiting: only the benchmark receives Ctrl-C and cleans up.
+    // This process replaces itself with `exec` instead of waiting for a child, so that only the benchmark receives Ctrl-C and cleans up.
     let program = folder.join("release").join("bench-scale");
     let error = Command::new(&program).args(args.to_flags()).exec();
     Err(error).with_context(|| format!("cannot start {}", program.display()))

@@ -1,4 +1,4 @@
-//! Checks that the schema has exactly the keys of values.yaml: it must accept every valid key and refuse misspelt ones.
+//! Checks that the schema contains exactly the keys of values.yaml, so that it accepts every valid key and refuses misspelt keys.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ const OPEN: [&str; 4] = ["adapter.limits", "adapter.cache", "resources", "affini
 /// Keys that Helm itself defines.
 const OF_HELM: &str = "global";
 
-/// Returns the keys that the schema lacks, and the keys that only the schema has.
+/// Returns the keys that are missing from the schema, and the keys that exist only in the schema.
 pub(super) fn faults(values: &[Entry<'_>], schema: &str) -> anyhow::Result<Vec<String>> {
     let schema: Value = serde_json::from_str(schema).context("values.schema.json")?;
     let definitions = schema.get("$defs").and_then(Value::as_object).context("it has no $defs")?;

@@ -17,7 +17,8 @@ const HEAD: &str = "# The tests of each row of behaviour.md. Written by `cargo x
 const MARK: &str = "// Behaviour: ";
 /// Pages that name tests in their text.
 const OTHERS: [&str; 1] = ["adapters/openstack/README.md"];
-/// A lower-case name with at least this many `_` counts as a test: labels and fields are shorter, metrics have other prefixes.
+/// A lower-case name with at least this many `_` counts as the name of a test. Names of labels and fields are shorter, and metrics have
+/// other prefixes.
 const UNDERSCORES: usize = 4;
 /// The folder of tests that are listed as `file::test`. All other tests are listed as `crate::test`.
 const END_TO_END: &str = "e2e/tests/";

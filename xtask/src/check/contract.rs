@@ -12,8 +12,8 @@ use crate::{cargo, git};
 
 const PROTO: &str = "cloud-api-proto/proto";
 
-/// Fails if a program would misread a message of the earlier contract under the new one. If there is no earlier contract, passes with a
-/// note.
+/// Fails if programs that use the new contract would misread a message of the earlier contract. Passes with a note if there is no earlier
+/// contract.
 pub(crate) fn breaking() -> anyhow::Result<()> {
     let Some(commit) = baseline() else {
         say("no earlier contract to compare with: neither `main` nor an earlier commit has one");
@@ -44,8 +44,8 @@ pub(crate) fn breaking() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The commit of the published contract: the commit where this branch left `main`, or on `main` itself the previous commit. `None`: git
-/// does not find the commit.
+/// Returns the commit of the published contract: the commit where this branch left `main`, or the previous commit on `main` itself. Returns
+/// `None` if git does not find the commit.
 fn baseline() -> Option<String> {
     let git = |args: &[&str]| git::output(args.iter().copied()).ok();
     let head = git(&["rev-parse", "HEAD"])?;

@@ -15,8 +15,8 @@ const BOOK: &str = "docs/";
 /// All pages by their paths in the repository.
 type Pages = BTreeMap<String, String>;
 
-/// Fails with every page that is not in the book, with every block of commands without a declaration, and with every invalid
-/// `cargo xtask` command.
+/// Fails with a list of the faults: pages that are not in the book, blocks of commands without a declaration, and invalid `cargo xtask`
+/// commands.
 pub(crate) fn commands_are_known() -> anyhow::Result<()> {
     let root = cargo::root();
     let pages: Pages = git::texts(&["*.md"])?.into_iter().collect();

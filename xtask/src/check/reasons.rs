@@ -1,5 +1,5 @@
-//! Checks that docs/troubleshoot.md explains each reason of the controllers' Events and of the adapter, and that docs/reference/events.md,
-//! which tests write, contains each of these Events.
+//! Checks that docs/troubleshoot.md explains each reason of the controllers' Events and each reason of the adapter. Also checks that
+//! docs/reference/events.md, which tests write, contains each of these Events.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,8 @@ const SOURCES: [&str; 4] =
     ["controller-core/src", "node-controller/src", "route-controller/src", "service-controller/src"];
 /// A text that every file that emits Events contains.
 const MADE_OF: &str = "Notice";
-/// Strings in files that emit Events which look like a reason but are a kind, a type or an action. Add a new string here or to the page.
+/// Strings that look like a reason but are a kind, a type or an action, in files that emit Events. A new string must be added here or to
+/// the page.
 const OTHERS: [&str; 17] = [
     "Compare",
     "Delete",
@@ -43,7 +44,7 @@ const CONTRACT: &str = "cloud-api-proto/proto/cloudadapter/v1alpha1/common.proto
 const ENUM: &str = "enum Reason {";
 const PREFIX: &str = "REASON_";
 
-/// Fails with each reason that the page does not explain, and with each explained reason that does not exist.
+/// Fails if the page does not explain a reason, or explains a reason that does not exist. The error lists these reasons.
 pub(crate) fn are_explained() -> anyhow::Result<()> {
     let root = cargo::root();
     let read =

@@ -1,4 +1,4 @@
-//! Checks that comments, messages, names of tests and pages have none of the words that docs/glossary.md replaces by plain ones.
+//! Checks that comments, messages, names of tests and pages do not contain the words that docs/glossary.md replaces by plain words.
 //!
 //! Which parts of a file are prose is decided in [`prose`].
 
@@ -37,10 +37,10 @@ const FILES: [&str; 17] = [
 /// Paths that this step skips: generated files, texts of other projects, and the tests of this step.
 const APART: [&str; 6] =
     ["/generated/", PAGE, "typos.toml", "Cargo.toml", "package-lock.json", "xtask/src/check/words"];
-/// Exceptions, where a refused word is right: the path, and the line's text.
+/// Exceptions in which a refused word is right: the path, and the text of the line.
 const EXCEPTIONS: [(&str, &str); 0] = [];
 
-/// Fails with each refused word.
+/// Fails if a file contains a refused word, and lists all of them.
 pub(crate) fn are_plain() -> anyhow::Result<()> {
     let root = cargo::root();
     let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;

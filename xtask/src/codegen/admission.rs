@@ -3,7 +3,7 @@
 //!
 //! The patterns accept everything that service-controller accepts, and some values that service-controller refuses with an Event. A test of
 //! service-controller and a test with a real API server use the same examples. A pattern cannot express whether a Service may use a port of
-//! the nodes: the file lists the keys of such annotations, and the chart has the rule.
+//! the nodes. The generated file therefore only lists the keys of such annotations, and the chart contains the rule.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ const HEAD: &str =
 
 /// A type of value.
 struct Kind<'a> {
-    /// RE2, matches the whole value.
+    /// The pattern in RE2 syntax, which matches the whole value.
     pattern: String,
     /// Description of valid values, for users.
     says: String,
@@ -82,7 +82,7 @@ fn list<'a>(file: &mut String, name: &str, entries: impl Iterator<Item = &'a str
     Ok(())
 }
 
-/// The pattern and the description of an annotation's type. `None`: the type is too complex for a pattern.
+/// Returns the pattern and the description of an annotation's type, or `None` if the type is too complex for a pattern.
 fn kind(annotation: &Annotation<'_>) -> Result<Option<(String, String)>> {
     let name = annotation.line("Type: ")?;
     let (pattern, says) = match name {
@@ -107,7 +107,8 @@ fn kind(annotation: &Annotation<'_>) -> Result<Option<(String, String)>> {
     Ok(Some((pattern.to_owned(), says.to_owned())))
 }
 
-/// A number with at most as many digits as the maximum. Examples of `unit`: `port, 1 to 65535`, `connections, 1 or more`.
+/// Returns the pattern of a number with at most as many digits as the maximum. Examples of `unit`: `port, 1 to 65535`, `connections, 1 or
+/// more`.
 fn number(unit: &str) -> Result<(String, String)> {
     let (_what, range) = unit.split_once(", ").context("a number's `Unit: ` has no range")?;
     let pattern = match range.split_once(" to ") {
@@ -117,7 +118,7 @@ fn number(unit: &str) -> Result<(String, String)> {
     Ok((pattern, format!("a number, {range}")))
 }
 
-/// One of several words. Example of `words`: "`a`, `b` or `c`".
+/// Returns the pattern that accepts any of several words. Example of `words`: "`a`, `b` or `c`".
 fn one_of(words: &str) -> (String, String) {
     let alone: Vec<&str> = words.split('`').skip(1).step_by(2).collect();
     (alone.join("|"), words.replace('`', ""))

@@ -1,7 +1,7 @@
 //! Generates the reference page of Service annotations from the comments of the constants in service-controller. Pure functions.
 //!
-//! This is not a general Rust parser. It supports only the form of that file: comments in which `Type`, `Default`, `Unit` and `Needs` have
-//! a line each, followed by the constant. Anything else before a constant is refused.
+//! This is not a general Rust parser. It supports only the form of that file: a comment, then the constant. In the comment, `Type`,
+//! `Default`, `Unit` and `Needs` have a line each. Anything else before a constant is refused.
 
 use std::fmt::Write as _;
 

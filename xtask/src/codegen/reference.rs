@@ -164,7 +164,8 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A comment in one line of a table. Empty if the name and the type say everything.
+    /// Returns a comment in one line, for a cell of a table. The cell is empty if the element has no comment, because its name and type say
+    /// everything.
     fn cell(&self, path: &[i32]) -> String {
         let comment = self.comments.at(path).unwrap_or_default();
         let words: Vec<&str> = comment.split_whitespace().collect();
@@ -172,7 +173,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// The last cell of a row, without a second blank if it is empty.
+/// Returns the last cell of a row, with only one blank if the text is empty.
 pub(crate) fn last_cell(text: &str) -> String {
     if text.is_empty() { "|".to_owned() } else { format!("{text} |") }
 }

@@ -1,5 +1,5 @@
-//! Starts two processes of the Python adapter, one without and one with authentication, and writes the parameter file that describes them
-//! to the suite.
+//! Starts two processes of the Python adapter, one without and one with authentication. Writes the parameter file that describes the
+//! processes to the suite.
 
 use std::fs;
 use std::net::TcpStream;
@@ -23,7 +23,7 @@ const IDENTITIES: [(&str, &str); 5] = [
     ("stranger", ""),
 ];
 
-/// The hooks with their variables. A hook sends a request to the console of the adapter's cloud.
+/// The hooks and the variables of each hook. A hook sends a request to the console of the adapter's cloud.
 const HOOKS: [(&str, &[&str]); 12] = [
     ("createInstances", &["COUNT", "NAME"]),
     ("deleteInstances", &["PROVIDER_IDS"]),
@@ -44,9 +44,9 @@ const OF_THE_CLOUD: &str = "\
 samples: {missingProviderId: 'mem://desk/i-0', foreignProviderId: 'mem://elsewhere/i-1'}
 timings: {converge: 10s, ready: 15s, drift: 5s, connectionAge: 10s}
 ";
-/// Maximum age of a connection, short enough that connections end during the suite.
+/// Maximum age of a connection in seconds. The age is so short that connections end during the suite.
 const CONNECTION_AGE: &str = "--max-connection-age=5";
-/// Number of attempts to connect: ten seconds in total.
+/// The number of attempts to connect and the time between two attempts: ten seconds in total.
 const STARTS: (u32, Duration) = (200, Duration::from_millis(50));
 
 /// Runs tier T1, with additional flags for the suite.
@@ -115,7 +115,7 @@ impl Adapter {
         let log = fs::File::create(folder.join(format!("{name}.log"))).context("cannot write its log")?;
         let mut command = python.command(&["-m", "tests.console", CONNECTION_AGE]);
         command.args([format!("--grpc-address={grpc}"), format!("--http-address={http}")]);
-        // The suite lets the adapter adopt load balancers that the suite creates.
+        // The suite makes the adapter adopt load balancers that the suite created. The adapter needs this grant for that.
         command.arg("--grant=*:adopt=*");
         command.arg(format!("--console-address={console}")).args(flags);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
@@ -138,7 +138,7 @@ impl Adapter {
 
 impl Drop for Adapter {
     fn drop(&mut self) {
-        // The process may have ended already.
+        // Both calls fail if the process has already ended.
         self.process.kill().and_then(|()| self.process.wait()).map(drop).unwrap_or_default();
     }
 }

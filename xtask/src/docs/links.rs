@@ -32,7 +32,7 @@ pub(super) fn with_links(page: &str, change: impl Fn(&str) -> Change) -> String 
         }
     }
     let mut changed = page.to_owned();
-    // Replaces from the end, so that the other positions stay valid.
+    // Applies the edits from the end, so that the positions of the remaining edits stay valid.
     for (range, text) in edits.into_iter().rev() {
         changed.replace_range(range, &text);
     }

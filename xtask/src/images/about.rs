@@ -16,7 +16,7 @@ pub(crate) struct Image {
     pub(crate) description: &'static str,
 }
 
-/// The command-line client, which users run, and which `helm test` runs as a pod.
+/// The command-line client. Users run it directly, and `helm test` runs it as a pod.
 const CLOUDCTL: Image = Image {
     name: "cloudctl",
     package: "cloudctl",
@@ -24,7 +24,7 @@ const CLOUDCTL: Image = Image {
                   explanations, plans, and orphans",
 };
 
-/// The images that the chart runs, and the simulated cloud for trying the chart.
+/// The images that the chart runs, and the image of the simulated cloud, with which users try the chart.
 pub(crate) const IMAGES: [Image; 7] = [
     Image {
         name: "node-controller",

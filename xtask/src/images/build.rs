@@ -12,7 +12,7 @@ use super::arch::Arch;
 use super::sbom::Toolchain;
 use crate::cargo;
 
-/// If the program cannot be built for this architecture, returns what the user must install.
+/// Returns what the user must install if the program cannot be built for this architecture, and otherwise `None`.
 pub(crate) fn missing(arch: Arch) -> Option<String> {
     let libraries = output(rustc().args(["--print", "target-libdir", "--target", arch.target()]));
     let target = libraries.is_some_and(|path| Path::new(&path).exists());
@@ -20,9 +20,9 @@ pub(crate) fn missing(arch: Arch) -> Option<String> {
     repair(arch, target, linker).or_else(|| old(glibc(arch).as_deref()?))
 }
 
-/// The reason why images cannot be built with this glibc, if any. Before 2.34, a static program loads the DNS resolver from the file
-/// system, which the image lacks; before 2.35, it asks DNS before `/etc/hosts` if the image has no `nsswitch.conf`. Source: glibc's NEWS of
-/// these versions.
+/// Returns the reason why images cannot be built with this glibc, if there is one. Before 2.34, a static program loads the DNS resolver
+/// from the file system, and the image does not contain it. Before 2.35, a program asks DNS before `/etc/hosts` if the image has no
+/// `nsswitch.conf`. Source: glibc's NEWS of these versions.
 fn old(glibc: &str) -> Option<String> {
     let number = |text: Option<&str>| text.and_then(|text| text.parse::<u32>().ok()).unwrap_or_default();
     let mut parts = glibc.split('.');
@@ -57,7 +57,7 @@ fn linker(arch: Arch) -> String {
 /// The purpose of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// For users: small size.
+    /// For users: the programs must be small.
     Release,
     /// For tests: build time matters more than size.
     Tests,
@@ -90,7 +90,7 @@ pub(crate) fn binary(image: &Image, arch: Arch, what_for: Use) -> anyhow::Result
     ];
     let upper = arch.target().to_uppercase().replace('-', "_");
     let mut command = Command::new(cargo::program());
-    // Settings of the user's shell must not influence published programs.
+    // Settings of the user's shell must not influence programs that are published.
     for (name, _) in env::vars_os().filter(|(name, _)| changes_what_is_built(&name.to_string_lossy())) {
         command.env_remove(name);
     }
@@ -112,7 +112,7 @@ pub(crate) fn binary(image: &Image, arch: Arch, what_for: Use) -> anyhow::Result
         .env("CC_SHELL_ESCAPED_FLAGS", "1")
         .env(format!("CARGO_TARGET_{upper}_LINKER"), linker(arch))
         .current_dir(&root)
-        // The table must be the only output on standard output.
+        // Standard output must contain only the table.
         .stdout(Stdio::null())
         .status()
         .context("cannot start cargo")?;
@@ -122,7 +122,7 @@ pub(crate) fn binary(image: &Image, arch: Arch, what_for: Use) -> anyhow::Result
     Ok(target.join(arch.target()).join(what_for.profile()).join(image.name))
 }
 
-/// A separate target folder, because cargo would rebuild everything after each change of the flags.
+/// Returns a separate target folder. With a shared folder, cargo would rebuild everything whenever the flags change.
 pub(crate) fn target() -> PathBuf {
     cargo::target().join("images")
 }
@@ -150,7 +150,7 @@ fn std_source() -> anyhow::Result<(PathBuf, String)> {
     Ok((Path::new(&sysroot).join("lib/rustlib/src/rust"), name))
 }
 
-/// Whether an environment variable configures compilers: a setting of cargo's profiles, or a flag of crates with C code.
+/// Returns whether an environment variable configures compilers: it is a setting of cargo's profiles, or a flag for crates with C code.
 fn changes_what_is_built(variable: &str) -> bool {
     const NAMES: [&str; 10] = [
         "CFLAGS",
@@ -183,7 +183,7 @@ pub(crate) fn tree(image: &Image, arch: Arch) -> anyhow::Result<String> {
     String::from_utf8(output.stdout).context("cargo tree prints invalid UTF-8")
 }
 
-/// The versions of other linked code. Unknown for programs that were built elsewhere.
+/// Returns the versions of linked code that is not a crate. They are unknown for programs that were built elsewhere.
 pub(crate) fn toolchain(arch: Arch, ours: bool) -> Toolchain {
     if !ours {
         return Toolchain::default();

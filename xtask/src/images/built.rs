@@ -1,5 +1,6 @@
 //! Builds images from the programs that cargo has built for other tests, so that nothing is compiled for the images. These programs are not
-//! static, and the image has the shared libraries of this system that they load. Such images do not test how release images are linked.
+//! static. The image therefore contains the shared libraries of this system that they load. Tests with such images do not show how release
+//! images are linked.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -21,7 +21,7 @@ pub(crate) fn check(binary: &[u8], arch: Arch) -> anyhow::Result<()> {
         bail!("built for another architecture than {arch} (ELF type {machine}); build it for {target}");
     }
     let segments = header.program_headers(endian, binary).with_context(wrong)?;
-    // The program header that names a dynamic linker.
+    // This program header names a dynamic linker.
     if segments.iter().any(|segment| segment.p_type(endian) == PT_INTERP) {
         bail!(
             "dynamically linked, so it cannot start in an image without a libc; build it with \
@@ -50,7 +50,7 @@ mod tests {
             let error = check(binary, arch).unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");
         }
-        // The same header with a segment of another kind instead of the dynamic linker.
+        // The same header, in which a segment of another kind replaces the dynamic linker.
         let mut fixed = here[..64].to_vec();
         fixed[54..58].copy_from_slice(&[56, 0, 0, 0]);
         check(&fixed, this).unwrap();

@@ -62,7 +62,7 @@ impl Layout {
         described
     }
 
-    /// Adds the files that lead to the only image.
+    /// Adds the files `oci-layout` and `index.json`, from which tools find the only image.
     fn entry(&mut self, described: &Value) -> anyhow::Result<()> {
         let entry = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [described] });
         self.files.insert("index.json".to_owned(), bytes(&entry)?);
@@ -101,8 +101,8 @@ pub(crate) fn layout(image: &Image, about: &About, built: &[Built]) -> anyhow::R
     Ok(layout)
 }
 
-/// The chart as an artifact that Helm installs from a registry: the same bytes for the same package, unlike those of `helm push`, which
-/// contain the time. `metadata`: Chart.yaml or a part of it, as JSON.
+/// Returns the chart as an artifact that Helm installs from a registry. The same package always gives the same bytes, unlike with `helm
+/// push`, which adds the time. `metadata` is Chart.yaml or a part of it, as JSON.
 pub(crate) fn chart(metadata: &Value, package: &[u8], version: &str) -> anyhow::Result<Layout> {
     const CONFIG: &str = "application/vnd.cncf.helm.config.v1+json";
     const PACKAGE: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";

@@ -1,5 +1,5 @@
-//! The SBOM of an image or a program in SPDX 2.3: the crates linked into the program, the code that Rust and the C compiler add, and the CA
-//! certificates of an image. Crates used only by builds or tests are left out, because the program does not contain them.
+//! Builds the SBOM of an image or a program in SPDX 2.3. It lists the crates linked into the program, the code that Rust and the C compiler
+//! add, and the CA certificates of an image. Crates that only builds or tests use are left out, because the program does not contain them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ struct Crate {
     needs: BTreeSet<Id>,
 }
 
-/// The crates of a program.
+/// The crates of a program, and which of them is the root.
 #[derive(Debug)]
 pub(crate) struct Parts {
     root: Id,
@@ -47,7 +47,7 @@ pub(crate) struct Toolchain {
 pub(crate) fn parts(tree: &str, lock: &str) -> anyhow::Result<Parts> {
     let checksums = checksums(lock);
     let mut crates: BTreeMap<Id, Crate> = BTreeMap::new();
-    // The crates from the root to the current one.
+    // The path of crates from the root of the tree to the current crate.
     let mut path: Vec<Id> = Vec::new();
     let mut root = None;
     for line in tree.lines().filter(|line| !line.is_empty()) {
@@ -91,7 +91,7 @@ fn checksums(lock: &str) -> BTreeMap<Id, String> {
 /// The form in which a program is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// An image: with the CA certificates.
+    /// An image, which also contains the CA certificates.
     Image,
     /// A program without other files.
     Program,
@@ -187,7 +187,7 @@ impl Subject<'_> {
         }
     }
 
-    /// The package of the image or program itself.
+    /// Returns the SPDX package for the image or program itself.
     fn package(&self) -> Value {
         let Self { image, about, binary, .. } = self;
         let mut whole = package(self.reference(), image.name, Some(&about.tag), "Apache-2.0");
@@ -212,7 +212,8 @@ fn described(id: &Id, one: &Crate) -> Value {
     let (name, version) = id;
     let mut package = package(&reference(id), name, Some(version), &one.licence);
     put(&mut package, "primaryPackagePurpose", "LIBRARY".into());
-    // Crates of this workspace are not published: scanners must not confuse them with crates of the same name.
+    // Only crates from crates.io get an address. Crates of this workspace are not published, and scanners must not confuse them with crates
+    // of the same name.
     if let Some(checksum) = &one.checksum {
         let address = format!("https://static.crates.io/crates/{name}/{name}-{version}.crate");
         put(&mut package, "downloadLocation", address.into());
@@ -359,7 +360,8 @@ mod tests {
         for linked in ["node-controller", "tokio", "aws-lc-sys"] {
             assert!(names.contains(linked), "{linked}");
         }
-        // Dependencies of tests, another package, a macro, a build script, another system.
+        // None of these is part of the program: dependencies of tests, another package, a macro, a build script, and a crate for another
+        // system.
         for other in ["proptest", "xtask", "serde_derive", "cc", "windows-sys", "adapter-sim"] {
             assert!(!names.contains(other), "{other}");
         }

@@ -1,4 +1,4 @@
-//! A new adapter compiles and starts, in a workspace of its own with the crates of this one as dependencies.
+//! A new adapter compiles and starts. The test builds the adapter in a separate workspace, with crates of this workspace as dependencies.
 
 mod guide;
 
@@ -45,7 +45,7 @@ fn new_adapter_compiles_and_starts() {
     assert!(said.contains("it_says_what_is_not_written_yet ... ok"), "{said}");
 }
 
-/// A workspace of its own, inside the repository, so that its cargo configuration applies.
+/// Creates a separate workspace. It is inside the repository, so that the cargo configuration of the repository applies.
 fn workspace(root: &Path) -> TempDir {
     let dir = TempDir::new_in(root.join("target")).expect("a folder");
     fs::write(dir.path().join("Cargo.toml"), alone(root)).expect("a written file");
@@ -53,13 +53,13 @@ fn workspace(root: &Path) -> TempDir {
     dir
 }
 
-/// The output of the tests of a package in the workspace, which must pass.
+/// Runs the tests of a package in the workspace, and returns their output. Panics if a test fails.
 fn tested(workspace: &Path, package: &str) -> String {
     let tested = Command::new(cargo::program())
         .args(["test", "--offline", "--package", package, "--target-dir"])
         .arg(cargo::root().join("target"))
         .current_dir(workspace)
-        // A quiet cargo does not print the names of tests.
+        // With this variable, cargo would not print the names of tests.
         .env_remove("CARGO_TERM_QUIET")
         .output()
         .expect("cargo is there");
@@ -67,7 +67,7 @@ fn tested(workspace: &Path, package: &str) -> String {
     String::from_utf8_lossy(&tested.stdout).into_owned()
 }
 
-/// The manifest of this workspace without its members, which stay in their folders.
+/// Returns the manifest for the separate workspace: that of this workspace, with other members and with absolute paths to the crates.
 fn alone(root: &Path) -> String {
     let manifest = fs::read_to_string(root.join("Cargo.toml")).expect("text");
     let (_members, rest) = manifest.split_once("\n[workspace.package]").expect("the members come first");

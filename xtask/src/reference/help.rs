@@ -64,7 +64,7 @@ fn add(groups: &mut Vec<(String, Vec<Flag>)>, heading: String, flag: Flag) {
     }
 }
 
-/// Returns the flag whose description begins on this line.
+/// Returns the usage of the flag if the flag's entry begins on this line.
 fn usage_of(line: &str) -> Option<&str> {
     let text = line.trim_start();
     let begins = text.starts_with('-') || text.starts_with('<') || text.starts_with('[');
@@ -105,7 +105,7 @@ fn entry(line: &str) -> String {
 }
 
 fn described(usage: &str, said: &[String]) -> Flag {
-    // Each value begins a new line.
+    // Lists of values are separated from the other text.
     let (values, words): (Vec<String>, Vec<String>) =
         blocks(said).into_iter().partition(|text| text.starts_with(VALUES));
     let mut text = words.join(" ");
@@ -120,7 +120,7 @@ fn described(usage: &str, said: &[String]) -> Flag {
     Flag { usage: usage.trim().to_owned(), text: parts.join(". "), default }
 }
 
-/// Removes the text between this prefix and the closing bracket, and returns the text.
+/// Removes the text from the prefix `words` to the closing bracket, and returns it without the prefix.
 fn cut(text: &mut String, words: &str) -> Option<String> {
     let at = text.find(words)?;
     let tail = text.split_off(at);
@@ -129,7 +129,7 @@ fn cut(text: &mut String, words: &str) -> Option<String> {
     Some(value.to_owned())
 }
 
-/// Joins paragraphs; a list of values counts as one, with its entries joined.
+/// Joins the lines of each paragraph. A list of values counts as one paragraph, and its entries are joined.
 fn blocks(said: &[String]) -> Vec<String> {
     let mut blocks = paragraphs(said.iter().map(String::as_str));
     for block in &mut blocks {

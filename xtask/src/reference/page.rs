@@ -14,7 +14,7 @@ set others in `extraArgs` of its Deployment.
 /// Programs with common flags.
 #[derive(Debug)]
 pub(super) struct Family {
-    /// The heading for the common flags; empty without common flags.
+    /// The heading for the common flags. It is empty if the programs have no common flags.
     pub(super) name: &'static str,
     pub(super) programs: Vec<Program>,
 }
@@ -68,7 +68,7 @@ fn row(flag: &Flag) -> String {
     format!("| `{}` | {default} | {} |\n", flag.usage.replace('|', "\\|"), text(&flag.text))
 }
 
-/// Escapes text for Markdown: code spans stay, and no other text becomes a tag, emphasis or the end of a cell.
+/// Escapes text for Markdown. Code spans stay, and other text cannot become a tag, emphasis or the end of a cell.
 fn text(words: &str) -> String {
     let plain = |part: &str| part.replace('<', "&lt;").replace('*', "\\*");
     let parts = words.split('`').enumerate();

@@ -61,7 +61,7 @@ pub(super) fn run(args: &BuildArgs) -> anyhow::Result<ExitCode> {
             _ = terminate.recv() => Ok(None),
         }
     });
-    // The build may wait for a program that Ctrl-C also ends; its thread is not joined.
+    // The build may still wait for a program, which Ctrl-C also ends. Therefore the build thread is not joined.
     runtime.shutdown_background();
     let Some(release) = ended? else {
         fs::remove_dir_all(&unfinished).ok();
@@ -73,7 +73,7 @@ pub(super) fn run(args: &BuildArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a release for publication lacks, if anything.
+/// Returns what is missing for a publication, or `None` if the release is complete.
 fn incomplete(args: &BuildArgs) -> Option<String> {
     let lacks = |arch: &Arch| !args.arch.is_empty() && !args.arch.contains(arch);
     if args.key.is_none() {
@@ -102,7 +102,7 @@ fn what_for(args: &BuildArgs) -> Use {
     if args.rehearsal == Some(Rehearsal::Quick) { Use::Tests } else { Use::Release }
 }
 
-/// The steps after the build.
+/// Returns the steps for the maintainer after the build.
 fn next(args: &BuildArgs, whole: &Path) -> String {
     let whole = whole.display();
     if args.key.is_none() {
@@ -224,7 +224,7 @@ fn statement(
     Ok(provenance::statement(&build, &subjects))
 }
 
-/// Prints which part is complete and how long it took.
+/// Does the work for one part of the release, and prints how long it took.
 fn part(name: &str, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     say(&format!("\n==> {name}"));
     let begun = Instant::now();
@@ -233,7 +233,7 @@ fn part(name: &str, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result
     Ok(())
 }
 
-/// The notes of the release. Those of a draft have the unreleased changes.
+/// Returns the notes of the release. The notes of a draft contain the unreleased changes.
 fn notes(root: &Path, state: &State, version: &str, args: &BuildArgs) -> anyhow::Result<String> {
     let changelog = read(root, "CHANGELOG.md")?;
     let changes = match changelog::section(&changelog, version) {

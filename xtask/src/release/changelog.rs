@@ -8,10 +8,10 @@ use anyhow::{Context, bail};
 const KINDS: [(&str, &str); 4] =
     [("breaking", "Breaking"), ("added", "Added"), ("changed", "Changed"), ("fixed", "Fixed")];
 
-/// Unreleased changes are below this heading, up to the next one.
+/// The heading of the unreleased changes, which end at the next heading.
 const UNRELEASED: &str = "## Unreleased\n";
 
-/// Returns the changes, by kind and in the order of the files' names. `fragments`: the text of each file, by the file's name.
+/// Returns the changes, sorted by kind and then by file name. `fragments` contains the text of each file by the name of the file.
 pub(super) fn changes(fragments: &BTreeMap<String, String>) -> anyhow::Result<String> {
     let mut by_kind: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, text) in fragments {

@@ -1,4 +1,4 @@
-//! The chart of a release: its package, its form in a registry, and the facts of Chart.yaml that other files of the release contain.
+//! The chart of a release: its package, its form in a registry, and the values of Chart.yaml that other files of the release contain.
 
 use std::fs;
 use std::path::Path;
@@ -13,23 +13,23 @@ use crate::images::manifest::{self, Layout};
 
 /// The name of the chart, which Helm expects as the archive's folder.
 pub(super) const NAME: &str = "cloud-controllers";
-/// Below the registry of the images, so that the chart cannot have the name of an image.
+/// The path of the chart below the registry of the images. With this path, the chart cannot have the name of an image.
 pub(super) const REPOSITORY: &str = "charts/cloud-controllers";
 pub(super) const FILE: &str = "helm/cloud-controllers/Chart.yaml";
 
 const CHART: &str = "helm/cloud-controllers";
-/// The keys of Chart.yaml with a plain text, which registries show.
+/// The keys of Chart.yaml whose values are plain text. Registries show these values.
 const KEYS: [&str; 8] =
     ["apiVersion", "name", "description", "type", "version", "appVersion", "kubeVersion", "home"];
 
-/// Texts that the owner must replace before the first publication, with their files.
+/// Texts that the owner must replace before the first publication, each with its file.
 const PLACEHOLDERS: [(&str, &str); 3] = [
     (FILE, "cloud-controllers.invalid"),
     (FILE, "To be named by the owner"),
     ("MAINTAINERS.md", "to be named by the owner"),
 ];
 
-/// Returns the placeholders that this tree still has.
+/// Returns the placeholders that are still in this tree.
 pub(super) fn placeholders(root: &Path) -> anyhow::Result<Vec<(&'static str, &'static str)>> {
     let mut found = Vec::new();
     for (file, text) in PLACEHOLDERS {

@@ -1,5 +1,5 @@
-//! Calls cosign: signs files and artifacts of a registry with a key, and verifies them. It uses neither certificates of persons nor a public
-//! log, so it needs no service on the Internet.
+//! Calls cosign, which signs files and artifacts of a registry with a key and verifies them. cosign gets neither certificates of persons
+//! nor a public log, so it needs no service on the Internet.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,11 +8,11 @@ use anyhow::{Context, bail};
 
 use crate::tool::Tool;
 
-/// The predicate type of the provenance in the words of cosign.
+/// The name that cosign uses for the predicate type of the provenance.
 const PROVENANCE: &str = "slsaprovenance1";
 /// What to do if cosign cannot use the private key.
 const KEY: &str = "name a private key that cosign can read (`cosign generate-key-pair` makes one), with its password in COSIGN_PASSWORD";
-/// Cosign's configuration of services: none of them is used.
+/// The configuration of services for cosign. It names no service, so cosign uses none.
 const NO_SERVICES: &str = r#"{"mediaType":"application/vnd.dev.sigstore.signingconfig.v0.2+json","rekorTlogConfig":{},"tsaConfig":{}}"#;
 
 /// Signs with a private key.
@@ -26,7 +26,7 @@ pub(super) struct Signer {
 }
 
 impl Signer {
-    /// Reads the key, so that a wrong password is reported before a build. `key`: a file, or what else cosign accepts.
+    /// Reads the key, so that a wrong password is reported before a build. `key` is a file, or any other reference that cosign accepts.
     pub(super) fn new(key: &str) -> anyhow::Result<Self> {
         let program = Tool::Cosign.get()?;
         let public = output(Command::new(&program).args(["public-key", "--key", key]))
@@ -90,7 +90,7 @@ impl Verifier {
         output(self.command("verify-blob").arg("--bundle").arg(bundle).arg(file)).map(drop)
     }
 
-    /// Fails unless the bundle has a statement that is signed by this key and names the digest of the file.
+    /// Fails unless the bundle contains a statement that is signed by this key and names the digest of the file.
     pub(super) fn statement(&self, file: &Path, bundle: &Path) -> anyhow::Result<()> {
         let mut command = self.command("verify-blob-attestation");
         command.args(["--type", PROVENANCE]).arg("--bundle").arg(bundle).arg(file);
@@ -124,7 +124,7 @@ fn over(mut command: Command, http: bool) -> Command {
     command
 }
 
-/// Returns the standard output. An error has the program's own error.
+/// Returns the standard output. If the program fails, the error contains the program's own error.
 pub(super) fn output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
     let name =
         Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -136,7 +136,8 @@ pub(super) fn output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
     bail!("{name} {verb}: {}", error(&String::from_utf8_lossy(&ended.stderr)))
 }
 
-/// The first line with an error, or else the last line. cosign repeats errors, and warns before them.
+/// Returns the first line with an error, or the last line if no line has an error. cosign prints warnings before errors, and repeats
+/// errors.
 fn error(said: &str) -> &str {
     let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
     let marked = lines().find_map(|line| line.strip_prefix("Error: "));

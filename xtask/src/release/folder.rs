@@ -39,7 +39,8 @@ impl Unfinished {
         self.dir.path()
     }
 
-    /// The final path of a file. The path of the incomplete folder does not exist after the rename.
+    /// Returns the path of a file relative to the folder. This path is still valid after the rename, unlike the path of the incomplete
+    /// folder.
     pub(super) fn inside<'a>(&self, file: &'a Path) -> &'a Path {
         file.strip_prefix(self.path()).unwrap_or(file)
     }

@@ -1,4 +1,5 @@
-//! The manifest by which krew installs `cloudctl` as a plugin of kubectl. It names the archives of the release by address and checksum.
+//! The manifest with which krew installs `cloudctl` as a plugin of kubectl. It lists the archives of the release with their URLs and
+//! checksums.
 //!
 //! Source: <https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/>
 
@@ -15,7 +16,7 @@ pub(super) struct Archive {
     pub(super) sha256: String,
 }
 
-/// `downloads`: the address of the folder with the archives.
+/// Returns the manifest. `downloads` is the URL of the folder with the archives.
 pub(super) fn manifest(version: &str, home: &str, downloads: &str, archives: &[Archive]) -> String {
     let mut text = format!(
         "apiVersion: krew.googlecontainertools.github.com/v1alpha2

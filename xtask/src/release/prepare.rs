@@ -115,7 +115,7 @@ mod tests {
         assert!(root.join("changelog.d/README.md").exists());
     }
 
-    /// Checks the repository's present state, so that errors show before the release.
+    /// Checks the present fragments of the repository, so that errors appear before the release.
     #[test]
     fn fragments_of_this_tree_are_valid() {
         let fragments = fragments(&cargo::root()).unwrap();

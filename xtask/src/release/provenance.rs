@@ -1,5 +1,5 @@
-//! The provenance of a release: an in-toto statement that says from which commit, with which parameters and tools the files were built. It
-//! has no times, so that the same commit gives the same statement.
+//! The provenance of a release: an in-toto statement that names the commit, the parameters and the tools of the build. It contains no
+//! times, so the same commit gives the same statement.
 //!
 //! Source: <https://slsa.dev/spec/v1.0/provenance>
 
@@ -13,7 +13,7 @@ pub(super) const FILE: &str = "provenance.json";
 /// The type of the statement's predicate.
 pub(super) const PREDICATE: &str = "https://slsa.dev/provenance/v1";
 
-/// What the statement says beside the checksums.
+/// What the statement says in addition to the checksums.
 #[derive(Debug)]
 pub(super) struct Build<'a> {
     pub(super) home: &'a str,
@@ -23,7 +23,7 @@ pub(super) struct Build<'a> {
     pub(super) arch: &'a [&'a str],
     /// Cargo's profile of the programs.
     pub(super) profile: &'a str,
-    /// Whether this is a rehearsal or a draft, which must not be published.
+    /// Whether the release is for publication. Drafts and rehearsals must not be published.
     pub(super) published: bool,
     /// The digest of Cargo.lock.
     pub(super) lock: &'a str,
@@ -31,7 +31,7 @@ pub(super) struct Build<'a> {
     pub(super) rustc: &'a str,
 }
 
-/// `subjects`: the digests (`sha256:...`) of files and of artifacts for registries, by name.
+/// Returns the statement. `subjects` contains the digests (`sha256:...`) of files and of artifacts for registries, by name.
 pub(super) fn statement(build: &Build<'_>, subjects: &BTreeMap<String, String>) -> Value {
     let subjects: Vec<_> =
         subjects.iter().map(|(name, digest)| json!({ "name": name, "digest": sha256(digest) })).collect();
@@ -56,7 +56,7 @@ pub(super) fn statement(build: &Build<'_>, subjects: &BTreeMap<String, String>) 
                     { "name": build.rustc },
                 ],
             },
-            // The command runs on the computer of a maintainer: level 1 of SLSA, because no separate platform builds.
+            // The build is level 1 of SLSA, because the command runs on the computer of a maintainer and not on a separate build platform.
             "runDetails": { "builder": { "id": format!("{home}/release/by-a-maintainer") } },
         },
     })
@@ -66,7 +66,7 @@ fn sha256(digest: &str) -> Value {
     json!({ "sha256": digest.trim_start_matches("sha256:") })
 }
 
-/// Returns the digests (`sha256:...`) of a statement, by name.
+/// Returns the digests (`sha256:...`) of the subjects of a statement, by name.
 pub(super) fn subjects(statement: &Value) -> anyhow::Result<BTreeMap<String, String>> {
     let list = statement.get("subject").and_then(Value::as_array).context("the statement has no subjects")?;
     let one = |subject: &Value| {

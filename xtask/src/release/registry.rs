@@ -1,5 +1,5 @@
-//! A registry, and `cargo xtask release push`, which copies the images and the chart of a release there and signs them. crane copies them
-//! without a change, so that they keep the digests that the release's provenance names.
+//! A registry, and `cargo xtask release push`, which copies the images and the chart of a release to the registry and signs them. crane
+//! copies them without a change, so that they keep the digests that the release's provenance names.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ impl Registry {
     }
 }
 
-/// Copies and signs the artifacts. Repeating it changes nothing, except that each artifact gets another signature.
+/// Copies and signs the artifacts. If the command is repeated, each artifact gets another signature, and nothing else changes.
 pub(super) fn push(args: &PushArgs) -> anyhow::Result<()> {
     let registry = Registry::new(&args.registry, args.http)?;
     let signer = Signer::new(&args.key)?;

@@ -1,4 +1,4 @@
-//! The state of the tree with respect to a release, and whether a release is possible: `State::of` reads git and files, and a pure function
+//! The state of the tree with respect to a release, and whether a release is possible. `State::of` reads git and files, and a pure function
 //! decides.
 
 use std::path::Path;
@@ -19,7 +19,7 @@ pub(super) struct State {
     pub(super) changed: bool,
     /// Whether the version's tag points to this commit. `None`: the version has no tag.
     pub(super) tagged: Option<bool>,
-    /// Whether the changelog has a section of the version.
+    /// Whether the changelog contains a section for the version.
     pub(super) told: bool,
     /// Files with texts that the owner must replace before the first publication, and these texts.
     pub(super) placeholders: Vec<(&'static str, &'static str)>,

@@ -13,7 +13,7 @@ use super::registry::Registry;
 use super::{VerifyArgs, provenance};
 use crate::step::say;
 
-/// What to do with a release that fails.
+/// What a user should do with a release that fails the verification.
 const REPAIR: &str = "do not use the release: get it again, and compare the key with that of the maintainers";
 
 pub(super) fn run(args: &VerifyArgs) -> anyhow::Result<()> {
@@ -65,7 +65,7 @@ fn folder(folder: &Path, verifier: &Verifier) -> anyhow::Result<BTreeMap<String,
         let named = subjects.get(*name) == listed.get(*name);
         ensure!(named, "{name}: the provenance does not name this file with its checksum");
     }
-    // The signed statement names these files, too, and not only the statement that is listed above.
+    // The statement in the signed bundle must name these files, too. So far only the statement in the separate file was compared.
     for name in files.iter().filter(|name| name.ends_with("gz") || name.ends_with(".tar")) {
         verifier
             .statement(&inside(name), &inside(PROVENANCE_BUNDLE))
@@ -75,7 +75,7 @@ fn folder(folder: &Path, verifier: &Verifier) -> anyhow::Result<BTreeMap<String,
     Ok(subjects)
 }
 
-/// Fails with each file that is changed, missing or not listed.
+/// Fails if a file is changed, missing or not listed, and names all these files.
 fn compared(listed: &BTreeMap<String, String>, present: &BTreeMap<String, String>) -> anyhow::Result<()> {
     let names: BTreeSet<_> = listed.keys().chain(present.keys()).collect();
     let apart = [SUMS, SUMS_BUNDLE, PROVENANCE_BUNDLE];
@@ -92,7 +92,8 @@ fn compared(listed: &BTreeMap<String, String>, present: &BTreeMap<String, String
     Ok(())
 }
 
-/// Verifies the artifacts of a registry. `subjects`: the digests of a folder that was verified, which must be those of the registry.
+/// Verifies the artifacts of a registry. `subjects` contains the digests of a folder that was verified. The digests in the registry must be
+/// the same.
 fn artifacts(
     registry: &Registry,
     version: &str,

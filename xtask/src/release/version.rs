@@ -38,9 +38,9 @@ pub(super) struct VersionedFile {
 
 #[derive(Debug)]
 enum Lines {
-    /// For each prefix, the first line after this heading that begins with the prefix; and the text that ends the version.
+    /// The first line after this heading that begins with each of these prefixes. The last field is the text that ends the version.
     After(&'static str, &'static [&'static str], &'static str),
-    /// The versions of packages that come from no registry, as in Cargo.lock.
+    /// The versions of packages that do not come from a registry, as in Cargo.lock.
     Crates,
     /// All tags of this project's images.
     Tags,
@@ -67,7 +67,8 @@ impl fmt::Display for Version {
 }
 
 impl Version {
-    /// Whether this version precedes another one: a candidate precedes its release. Candidates are not compared with each other.
+    /// Returns whether this version is older than another version. A candidate is older than its release. Candidates of the same release
+    /// have no order.
     pub(super) fn is_older(&self, than: &Self) -> bool {
         self.0 < than.0 && (self.0.pre.is_empty() || than.0.pre.is_empty() || !self.has_numbers_of(than))
     }
@@ -79,7 +80,7 @@ impl Version {
 }
 
 impl VersionedFile {
-    /// Returns the version that the file contains, possibly several times.
+    /// Returns all versions in the file, which may contain its version several times.
     pub(super) fn found<'a>(&self, text: &'a str) -> anyhow::Result<Vec<&'a str>> {
         let found: Vec<_> =
             self.spans(text)?.into_iter().filter_map(|(from, to)| text.get(from..to)).collect();

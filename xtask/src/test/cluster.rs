@@ -25,7 +25,7 @@ pub(crate) fn run(args: &[String], linked: Linked) -> anyhow::Result<()> {
     let program = programs::build("cluster")?;
     let python = Python::get()?;
     let images = images::for_tests(&IMAGES, linked)?;
-    // With `exec`, signals reach the scenarios, which clean up.
+    // The process replaces itself with `exec`, so that signals reach the scenarios, which clean up.
     let error = programs::command(&program, &cargo::root().join("e2e"))
         .args(["--test-threads=1", "--skip", release::SCENARIO])
         .args(args)

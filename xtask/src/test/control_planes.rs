@@ -10,7 +10,7 @@ use crate::cargo;
 
 const PROGRAM: &str = "control-planes";
 
-/// The program that lends control planes. Dropping this value stops it and all control planes.
+/// The program that lends control planes. Dropping this value stops the program and all control planes.
 #[derive(Debug)]
 pub(super) struct ControlPlanes {
     child: Child,

@@ -71,7 +71,7 @@ impl Run<'_> {
         if !self.args.iter().any(|arg| arg.starts_with("--test-threads") || arg.starts_with("-j")) {
             command.arg(format!("--test-threads={}", lanes()));
         }
-        // Some tests run a `cargo xtask` command that fails intentionally, which must not be reported as a failure.
+        // Some tests run a `cargo xtask` command that fails intentionally. Without this variable, that failure is not reported.
         command.env_remove(FAILURES);
         // Nextest and its tests also receive Ctrl-C and clean up; this program waits for them.
         let interrupted = Arc::new(AtomicBool::new(false));
@@ -89,7 +89,7 @@ impl Run<'_> {
         let again = report.failed(&self.variables(), flags);
         if interrupted.load(Ordering::SeqCst) {
             say(&format!("Interrupted. Tests that failed before:\n{again}"));
-            // Exits here, so that no further step begins. Shells report 130 for a program that Ctrl-C ended.
+            // Exits here, so that no further step begins. 130 is the exit code that shells report for a program that Ctrl-C ended.
             std::process::exit(130);
         }
         Ok(Outcome::Failed(if again.is_empty() {
@@ -99,7 +99,7 @@ impl Run<'_> {
         }))
     }
 
-    /// The environment variables that a repetition needs, in shell syntax.
+    /// Returns the environment variables that a command needs to repeat a test, in shell syntax.
     fn variables(&self) -> String {
         self.env.iter().map(|(name, value)| format!("{name}={value} ")).collect()
     }

@@ -1,5 +1,5 @@
-//! Builds test programs and finds them in cargo's messages, for tiers that nextest cannot run: the scenarios of these tiers share a
-//! computer, which one process sets up and cleans up.
+//! Builds test programs and finds them in cargo's messages. This is for tiers that nextest cannot run, because one process sets up and
+//! cleans up the computer for all scenarios of such a tier.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

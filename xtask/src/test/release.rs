@@ -1,6 +1,6 @@
-//! `cargo xtask test release`: a rehearsal of two releases. From a clean clone of the commit it builds the first release and, from a commit
-//! that only changes the version, the second one. It verifies both, checks that changed files are refused, and runs the scenario that
-//! installs, upgrades and rolls back from a registry, on nodes that run pods.
+//! `cargo xtask test release`: a rehearsal, in which two releases are built but not published. The first release is built from a clean
+//! clone of the commit, the second from a commit that only changes the version. Both are verified, and changed files must be refused. The
+//! scenario then installs, upgrades and rolls back from a registry, on nodes that run pods.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -17,14 +17,14 @@ use crate::step::say;
 use crate::tool::{Tool, run_captured};
 use crate::{cargo, cluster, git};
 
-/// The scenario; `cargo xtask test cluster` skips it.
+/// The name of the scenario, which `cargo xtask test cluster` skips.
 pub(super) const SCENARIO: &str = "release::";
 /// The address of the registry in the scenario, which is part of the manifests.
 const REGISTRY: &str = e2e_tools::cluster::layout::REGISTRY;
-/// Protects the keys of the rehearsal, which sign nothing else.
+/// The password of the rehearsal's keys, which sign nothing else.
 const PASSWORD: (&str, &str) = ("COSIGN_PASSWORD", "rehearsal");
 
-/// `args`: arguments for `cargo xtask release build`.
+/// Runs the rehearsal. `args` contains arguments for `cargo xtask release build`.
 pub(super) fn run(args: &[String]) -> anyhow::Result<()> {
     // These checks come first, because the build takes long.
     e2e_tools::cluster::root()?;
@@ -36,7 +36,7 @@ pub(super) fn run(args: &[String]) -> anyhow::Result<()> {
     if !git::output(["status", "--porcelain"])?.is_empty() {
         say("note: uncommitted changes are not part of the rehearsal");
     }
-    // Not in the repository, whose checks would read the clone.
+    // The folder is outside the repository, because checks of the repository would read the clone.
     let folder = Environment::of_this_process()?.cache.with_file_name("release-rehearsal");
     let work = Work {
         clone: folder.join("clone"),
@@ -71,7 +71,7 @@ struct Work {
 }
 
 impl Work {
-    /// Clones the commit, and makes the keys. The folder of compiled code stays, to save time.
+    /// Clones the commit and creates the keys. The folder with compiled code is kept, to save time.
     fn begin(&self) -> anyhow::Result<()> {
         for folder in [&self.clone, &self.keys, &self.dist] {
             match fs::remove_dir_all(folder) {
@@ -98,7 +98,7 @@ impl Work {
         Ok(())
     }
 
-    /// The version of the tree, or the next one if it is released.
+    /// Returns the version in Cargo.toml, or the next version if a tag for that version exists.
     fn first(&self) -> anyhow::Result<String> {
         let toml = fs::read_to_string(self.clone.join("Cargo.toml")).context("cannot read Cargo.toml")?;
         let version = toml.lines().find_map(|line| line.strip_prefix("version = \"")?.strip_suffix('"'));
@@ -141,7 +141,7 @@ impl Work {
         Ok(self.dist.join(format!("cloud-controllers-{version}")))
     }
 
-    /// The release is verified, but not by another key, nor if a file is changed or added.
+    /// Checks that the release is verified, and that the verification fails with another key, or if a file is changed or added.
     fn verified(&self, release: &Path) -> anyhow::Result<()> {
         say(&format!("\n==> verify {}", release.display()));
         let verify = |folder: &Path, key: &str| {
@@ -186,7 +186,7 @@ impl Work {
         refused(&folder, "cosign.pub", "more.tar.gz is not in SHA256SUMS")
     }
 
-    /// Runs the scenario with `exec`, so that signals reach it and it cleans up.
+    /// Replaces this process with the scenario by `exec`, so that signals reach the scenario, which then cleans up.
     fn scenario(&self, old: &Path, new: &Path) -> anyhow::Result<()> {
         say("\n==> install, upgrade and roll back from a registry, on nodes that run pods");
         let program = programs::build("cluster")?;
@@ -234,7 +234,7 @@ impl Work {
     }
 }
 
-/// The next patch version.
+/// Returns the patch version that follows `version`.
 fn next(version: &str) -> anyhow::Result<String> {
     let mut version =
         semver::Version::parse(version).with_context(|| format!("invalid version {version:?}"))?;

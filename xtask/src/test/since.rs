@@ -1,5 +1,5 @@
-//! Selects the tests that a change can affect: tests of the changed packages, of all packages that depend on them, and tests that start
-//! their programs or read their files. If in doubt, selects all tests.
+//! Selects the tests that a change can affect: tests of the changed packages, tests of all packages that depend on them, and tests that
+//! start programs or read files of the changed packages. If in doubt, selects all tests.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,7 +18,8 @@ const STARTS: [(&str, &str); 5] = [
     ("service-controller", "e2e"),
     ("xtask", "e2e"),
 ];
-/// Folders outside of packages, and folders whose files other packages read. For each folder: the packages whose tests read its files.
+/// Folders outside of packages, and folders whose files other packages read. Each folder has the list of packages whose tests read its
+/// files.
 const READS: [(&str, &[&str]); 7] = [
     ("docs/", &["adapter-openstack", "cloud-adapter", "cloudctl", "e2e", "service-controller", "xtask"]),
     ("helm/", &["adapter-sim", "cloud-adapter", "cloudctl", "e2e", "xtask"]),
@@ -31,7 +32,7 @@ const READS: [(&str, &[&str]); 7] = [
 /// Files that no test reads.
 const UNREAD: [&str; 6] =
     ["changelog.d/", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "SECURITY.md", "typos.toml"];
-/// The controllers, and the prefixes of scenarios that concern only other controllers.
+/// The controllers, each with the prefix of the scenarios that concern only this controller.
 const SUBJECTS: [(&str, &str); 3] =
     [("node-controller", "node_"), ("route-controller", "route_"), ("service-controller", "service_")];
 
@@ -99,7 +100,7 @@ fn choose(files: &[&str], folders: &[Folder]) -> Affected {
         if owner.is_none() && of_file.is_empty() && !unread {
             return Affected::All((*file).to_owned());
         }
-        // The step `check` reads the README of most packages, and tests do not.
+        // A README of a package is read by the step `check`, but not by the tests of that package.
         changed.extend(owner.filter(|_| !file.ends_with(".md")));
         readers.extend(of_file);
     }
@@ -111,7 +112,8 @@ fn choose(files: &[&str], folders: &[Folder]) -> Affected {
     if terms.is_empty() { Affected::Nothing } else { Affected::Some(terms.join(" | ")) }
 }
 
-/// The scenarios that start these programs. If only controllers have changed, scenarios about other controllers are left out.
+/// Returns the scenarios that start programs of the changed packages. If only controllers have changed, scenarios about other controllers
+/// are left out.
 fn scenarios(package: &str, changed: &BTreeSet<&str>, readers: &BTreeSet<&str>) -> String {
     let only_controllers =
         changed.iter().all(|name| SUBJECTS.iter().any(|(controller, _)| controller == name));

@@ -1,4 +1,5 @@
-//! Health watches that end, with paused time. The replica is in memory, and its connections end like those of an adapter.
+//! Tests of health watches that end, with paused time. The replica is in memory, and its connections end like the connections of an
+//! adapter.
 
 use std::{
     io,
@@ -24,14 +25,14 @@ use tonic_health::{
 use super::*;
 use crate::{connector::settings, target::HostPort};
 
-/// When a connection is shut down, and how much later it is cut.
+/// The age at which a connection is shut down, and the time from the shutdown until the connection is cut.
 const AGE: Duration = Duration::from_mins(30);
 const GRACE: Duration = Duration::from_mins(2);
 
-/// A replica's address, at which one process, or none, runs. The process accepts any number of connections.
+/// The address of a replica, at which one process or no process runs. The process accepts any number of connections.
 #[derive(Debug)]
 struct Replica {
-    /// Reports the health of the running process. `None`: no process runs, so connections are refused.
+    /// Reports the health of the running process. `None` if no process runs; connections are then refused.
     health: Option<HealthReporter>,
     /// Whether reads and writes hang.
     vanished: watch::Sender<bool>,
@@ -57,12 +58,12 @@ impl Shared {
         self.0.lock().unwrap()
     }
 
-    /// Leads new connections to this process, or refuses them if there is none.
+    /// Directs new connections to the process with this health, or refuses them if it is `None`.
     fn is_followed_by(&self, health: Option<HealthReporter>) {
         self.lock().health = health;
     }
 
-    /// Waits until this many connections were accepted.
+    /// Waits until the process has accepted this number of connections.
     async fn connections(&self, enough: u32) {
         let mut connections = self.lock().connections.subscribe();
         connections.wait_for(|&connections| connections >= enough).await.unwrap();

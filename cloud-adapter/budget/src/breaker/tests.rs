@@ -11,7 +11,7 @@ fn breaker() -> Breaker {
     Breaker::new(BreakerLimits::default())
 }
 
-/// Sends calls one after the other at the same time.
+/// Sends calls one after the other, all at the simulated time `now`.
 fn calls(breaker: &mut Breaker, now: Time, outcomes: &[(u32, bool)]) {
     for &(calls, failed) in outcomes {
         for _ in 0..calls {

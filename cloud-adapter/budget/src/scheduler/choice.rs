@@ -125,8 +125,8 @@ impl Scheduler {
         (bucket.start_tags().start(candidate.leaf), Reverse(candidate.class), candidate.turn)
     }
 
-    /// Time at which all buckets and circuit breakers admit the call, if the fraction `kept` of each burst must remain. `None`: after
-    /// another call returns.
+    /// Time at which all buckets and circuit breakers admit the call, if the fraction `kept` of each burst must remain. `None` if the call
+    /// is admitted only after another call returns.
     fn open_at(&self, now: Time, candidate: &Candidate, kept: f64) -> Option<Time> {
         let gate = match self.config.mode {
             Mode::Enforce => self.gate(now, candidate)?,

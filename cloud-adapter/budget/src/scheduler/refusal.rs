@@ -18,7 +18,7 @@ const RETRY_MAX: Duration = Duration::from_hours(1);
 const HEADROOM: f64 = 1.25;
 /// Maximum jitter as a share of the delay, so that callers refused together do not retry together.
 const JITTER: f64 = 0.2;
-/// If more retry times than this are recorded, those in the past are removed.
+/// Number of recorded retry times above which past retry times are removed.
 const PROMISES: usize = 1024;
 
 impl Scheduler {

@@ -6,9 +6,9 @@ use crate::{Call, Mode, Refusal, RefusalReason, Ticket, Time, queue::Waiting};
 impl Scheduler {
     /// Adds another caller to a call. `call` has the new namespace, class and deadline; the vendor request is the same.
     ///
-    /// A queued call moves to the end of the queue of the new namespace and class if it would be sent earlier from there; then this method
-    /// returns true. Otherwise the call keeps its place, and only the deadline changes. For a call in flight, the change applies only if
-    /// the call is sent again.
+    /// A queued call moves to the end of the queue of the new namespace and class if it would be sent earlier from there. In this case, the
+    /// method returns true. Otherwise the call keeps its place, and only the deadline changes. For a call in flight, the change applies
+    /// only if the call is sent again.
     ///
     /// Cost: the same as [`Self::submit`].
     pub fn raise(&mut self, now: Time, ticket: Ticket, call: Call) -> bool {

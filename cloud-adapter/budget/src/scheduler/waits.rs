@@ -1,4 +1,4 @@
-//! For status pages: which calls wait for which bucket, and for how long. This module sends, refuses and reorders no calls.
+//! Reports for status pages which calls wait for which bucket, and for how long. This module does not send, refuse or reorder calls.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},

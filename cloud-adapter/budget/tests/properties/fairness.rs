@@ -6,7 +6,7 @@ use cloud_budget::{BucketConfig, Call, Class, Config, RateLimit, Time};
 
 use crate::world::{Job, Random, World, call, config, percentile, services, storm};
 
-/// Results for the Services.
+/// The waiting times of the Services.
 #[derive(Debug)]
 struct Fared {
     /// 99th percentile of the time for which the calls of Services were queued.
@@ -163,14 +163,14 @@ fn objects_of_a_leaf_take_turns() {
     assert!(waits.iter().all(|wait| *wait <= Duration::from_secs(5)), "{waits:?}");
 }
 
-/// A Service of a namespace with a chain of calls.
+/// Returns a Service in this namespace that makes a chain of calls.
 fn of_namespace(namespace: &str, index: usize, calls: u32) -> Job {
     let call =
         Call { namespace: Arc::from(namespace), ..call(Class::Interactive, "service", &index.to_string()) };
     Job { begins: Duration::ZERO, call, calls, max_wait: None }
 }
 
-/// Number of other calls sent while each call of a job was queued.
+/// For each call of a job, the number of other calls that were sent while the call was queued.
 fn sent_before(world: &World, job: usize) -> Vec<usize> {
     let waits = &world.courses[job];
     let calls = waits.sent.iter().zip(&waits.waits);

@@ -239,7 +239,7 @@ impl Model {
         assert!(!self.scheduler.cancel(ticket), "the call is cancelled only once");
     }
 
-    /// Adds another caller to the call.
+    /// Adds another caller to a random call.
     fn raise_any(&mut self) {
         let Some(ticket) = self.any_ticket() else { return };
         let leaf = usize::try_from(self.random.below(6)).expect("small");

@@ -1,5 +1,5 @@
-//! Guarantees of the budget with a model of a vendor that throttles, in virtual time. Other strategies show that the model is realistic: they
-//! are throttled often, or use little of what the vendor allows.
+//! Tests the guarantees of the budget against a model vendor that throttles, in virtual time. Other strategies show that the model is
+//! realistic: they are throttled often, or use little of what the vendor allows.
 
 mod batch;
 mod chance;

@@ -9,9 +9,9 @@ use crate::{
     clients::{Aimd, Cubic, Fixed, Saturated, Workers},
 };
 
-/// Configured rate (calls per second) and burst (calls) of all clients.
+/// Configured rate of all clients, in calls per second.
 const CEILING: f64 = 10.0;
-/// Burst; see [`CEILING`].
+/// Configured burst of all clients, in calls.
 const BURST: u32 = 20;
 /// Time from sending to the answer.
 const LATENCY: Duration = Duration::from_millis(50);

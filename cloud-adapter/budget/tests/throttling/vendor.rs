@@ -47,7 +47,7 @@ impl Vendor {
         Self { lockout: Some(lockout), ..self }
     }
 
-    /// Makes the vendor state when to retry.
+    /// Adds `Retry-After` to the vendor's refusals.
     pub(crate) fn with_retry_after(self) -> Self {
         Self { retry_after: true, ..self }
     }
@@ -68,7 +68,6 @@ impl Vendor {
         self.bucket.rate
     }
 
-    /// Changes the rate.
     pub(crate) fn set_rate(&mut self, now: Time, rate: f64) {
         self.bucket.tick(now);
         self.bucket.rate = rate;

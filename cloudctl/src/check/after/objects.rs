@@ -25,7 +25,7 @@ use crate::{
     words::named,
 };
 
-/// A node may have the taint for this long after it joined.
+/// Time in seconds for which a node may keep the taint after it joined.
 const INITIALISED_WITHIN_SECONDS: i64 = 120;
 /// The adapter's flag with the Secret of the certificate authority. Source: helm/cloud-controllers/templates/_adapter.tpl.
 const AUTHORITY_FLAG: &str = "--tls-ca-secret=";
@@ -204,7 +204,7 @@ pub(in super::super) fn of_endpoints(all: &[Service], ready: &BTreeSet<String>) 
     ENDPOINTS.result(CheckResult::Warning, found)
 }
 
-/// Counts Services without an address by what they wait for.
+/// Counts Services without an address, grouped by what they wait for.
 pub(in super::super) fn of_services(all: &[Service], reasons: &BTreeMap<String, String>) -> Check {
     let wanted = balanced(all);
     let lacking = wanted.iter().filter(|it| !has_address(it));

@@ -1,4 +1,4 @@
-//! Advice on rates, and on the number of calls in flight, that delay users.
+//! Advice on rates and on limits of calls in flight that delay users.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::limits::{
     world::WRITE,
 };
 
-/// The share of the permitted calls in flight that a rate may need, so that some of them remain for slower calls.
+/// Factor by which the advised limit of calls in flight exceeds the need of the rate, so that calls remain for slower requests.
 const HEADROOM: f64 = 1.1;
 
 /// What is known about a bucket whose rate is too low.
@@ -27,7 +27,7 @@ struct Short {
     what: String,
 }
 
-/// Advises on rates. `within`: how long one bucket alone may take.
+/// Advises on rates. `within` is the time that the calls of one bucket may take.
 pub(super) fn advise(question: &Question, cases: &[Case], within: Duration) -> Vec<Advice> {
     let mut short: BTreeMap<String, Short> = BTreeMap::new();
     let late = || cases.iter().filter(|case| case.late);
@@ -47,7 +47,7 @@ pub(super) fn advise(question: &Question, cases: &[Case], within: Duration) -> V
     advice
 }
 
-/// Returns the buckets that alone take longer than they may for the simulated events.
+/// Returns the buckets whose calls alone take longer than `within` for the simulated events.
 fn lacking(question: &Question, case: &Case, within: Duration) -> impl Iterator<Item = (String, Short)> {
     case.whole.buckets.iter().filter_map(move |used| {
         let limit = question.config.limits.buckets.get(&used.bucket)?.limit;

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::limits::{cloud::Collection, tally::Caller, world::Request};
 
-/// Number of Services that the service-controller reconciles at once, and how long it waits for each at most before it takes the next one.
-/// Source: `--concurrent-service-syncs`, and the longest wait in the contract.
+/// Number of Services that the service-controller reconciles at the same time, and its longest wait for one Service before it takes the
+/// next. Source: `--concurrent-service-syncs`, and the longest wait in the contract.
 const AT_ONCE: u32 = 50;
 const SYNC_WAIT_MAX: Duration = Duration::from_secs(2);
 
@@ -20,7 +20,8 @@ const SYNC_WAIT_MAX: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Balancer {
     object: Arc<str>,
-    /// Whether the load balancer only needs the new node, whose traffic waits for that. Otherwise a user waits for the whole load balancer.
+    /// Whether the load balancer only needs the new node. The traffic of this node waits for the load balancer. Otherwise a user waits for
+    /// the whole load balancer.
     joins: bool,
     pub(super) user: bool,
     /// The remaining writes of this load balancer.

@@ -129,7 +129,7 @@ impl Cluster {
         self.next_page(what);
     }
 
-    /// Requests the next page, if there is one.
+    /// Requests the next page of the listing in progress. Returns false if no page is left.
     fn next_page(&mut self, what: Collection) -> bool {
         let listing = self.listings.entry(what).or_default();
         let Some(in_progress) = &mut listing.in_progress else { return false };

@@ -15,8 +15,8 @@ const NEXT_WRITE: Duration = Duration::from_secs(30);
 /// Number of writes that the vendor refuses with a conflict.
 const CONFLICTS: u64 = 2;
 
-/// load_balancer_service.proto, `LOAD_BALANCER_STATE_ERROR`: a load balancer in the vendor's error state is answered and listed as ERROR,
-/// with a condition. It is recreated only with permission, and can be deleted.
+/// load_balancer_service.proto, `LOAD_BALANCER_STATE_ERROR`: answers and listings report a load balancer in the vendor's error state as
+/// ERROR, with a condition. It is recreated only with permission, and can be deleted.
 pub(super) async fn vendor_error(cx: &Context) -> Verdict {
     let web = cx.web(1).await?;
     let first = cx.converge(&web).await?;
@@ -88,8 +88,8 @@ pub(super) async fn busy(cx: &Context) -> Verdict {
     expect::equal("the change is complete", &there, &wanted)
 }
 
-/// load_balancer_service.proto, `WatchLoadBalancers`: incomplete load balancers, and those that are no longer requested, are listed with
-/// key, owner and vendor IDs, so that the caller can delete them.
+/// load_balancer_service.proto, `WatchLoadBalancers`: load balancers that are incomplete or no longer requested are listed with key, owner
+/// and vendor IDs, so that the caller can delete them.
 pub(super) async fn partial(cx: &Context) -> Verdict {
     let machines = cx.machines(1).await?;
     let web = cx.cluster().balancer("web").listeners([tcp(80), tcp(443)]).backends(&machines);

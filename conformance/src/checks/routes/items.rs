@@ -44,8 +44,8 @@ pub(super) async fn idempotent(cx: &Context) -> Verdict {
     became(&results, &[there; 3], "all deletions are UNCHANGED if the request is repeated")
 }
 
-/// route_service.proto, `ApplyRoutes`: routes that cannot be created, because of the request, the cluster or the vendor, fail alone, each
-/// with its `error`. The same call creates and deletes the other routes. The adapter does not retry failed items.
+/// route_service.proto, `ApplyRoutes`: a route that cannot be created fails alone, with its own `error`. The cause may be the request, the
+/// cluster or the vendor. The same call creates and deletes the other routes. The adapter does not retry failed items.
 pub(super) async fn one_fails(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
     let (machines, gone) = (cx.machines(1).await?, cx.new_machines(1).await?);

@@ -8,7 +8,8 @@ use crate::checks::{budget, prelude::*};
 
 /// Number of routes.
 const ROUTES: u16 = 1000;
-/// Number of routes that are requested one by one. Less than a burst, so that a cloud that accepts large batches creates them quickly.
+/// Number of routes that are requested one by one. The burst of a rate limit allows more, so a cloud with large batches creates them
+/// quickly.
 const SINGLE: usize = 40;
 /// Concurrent requests.
 const AT_ONCE: usize = 8;

@@ -11,8 +11,8 @@ use cloud_api_proto::{
 use super::{APPLIED, apply, became, is_as_it_was, moved, ownerless, route_to};
 use crate::{checks::prelude::*, context::ROUTE_TAGS};
 
-/// route_service.proto, `ApplyRoutes`: routes that the request does not name stay unchanged when others are created, moved and deleted.
-/// This holds for routes of another cluster, and for routes without an owner inside and outside of the cluster's CIDRs.
+/// route_service.proto, `ApplyRoutes`: routes that the request does not name stay unchanged when other routes are created, moved and
+/// deleted. This holds for routes of another cluster, and for routes without an owner inside and outside of the cluster's CIDRs.
 pub(super) async fn foreign_survive(cx: &Context) -> Verdict {
     let [first, second] = &cx.these_machines().await?;
     let (cluster, neighbour) = (cx.cluster(), cx.new_cluster());
@@ -67,7 +67,8 @@ pub(super) async fn deletes(cx: &Context) -> Verdict {
         .await?;
     foul.play("a route without owner, outside of the CIDRs", &outside, &neighbour, 9, Some(first)).await?;
 
-    // Routes that the cluster owns are deleted: with a tag anywhere, otherwise if they lead to the node's instance.
+    // Routes that the cluster owns are deleted. With tags, the destination may be outside of the cluster's CIDRs; without tags, it must be
+    // inside.
     let elsewhere = vec![neighbour.cluster_cidr()];
     let own = deleting(&cluster, removal(&cluster.route(0, first)));
     let outside = ApplyRoutesRequest { cluster_cidrs: elsewhere, ..own.clone() };
@@ -101,7 +102,7 @@ struct Foul<'a> {
 }
 
 impl Foul<'_> {
-    /// Requests the deletion of a route, for the n-th node of the cluster, and asserts that `sees` still sees the route unchanged.
+    /// Requests the deletion of a route for the n-th node of the cluster. Asserts that the cluster `sees` still lists the route unchanged.
     async fn play(
         &self,
         what: &str,

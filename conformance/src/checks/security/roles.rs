@@ -51,7 +51,7 @@ fn works(cx: &Context, role: Role) -> bool {
     duty_of(role).is_none_or(|name| cx.can(name))
 }
 
-/// The capability of adapters that serve a method. `None`: all adapters serve it, or none do.
+/// Returns the capability that an adapter must report to serve a method. `None` if all adapters serve the method, or none do.
 fn capability_of(path: &str) -> Option<&'static str> {
     let (service, _method) = path.rsplit_once('/')?;
     let (_package, service) = service.rsplit_once('.')?;
@@ -73,7 +73,8 @@ fn duty_of(role: Role) -> Option<&'static str> {
     }
 }
 
-/// The table of the contract. Which changes an operator may make depends on the request; the function `operator` tests that.
+/// Returns whether the contract allows a role to call a method. Which changes an operator may make depends on the request; the function
+/// `operator` tests that.
 fn reaches(role: Role, path: &str) -> bool {
     let (service, method) = path.rsplit_once('/').unwrap_or_default();
     let is = |name: &str| service.ends_with(name);
@@ -87,7 +88,7 @@ fn reaches(role: Role, path: &str) -> bool {
     }
 }
 
-/// Asserts that a call was authorized, whatever its other errors.
+/// Asserts that a call was authorized. The call may still fail for another reason.
 fn admitted<T: std::fmt::Debug>(role: Role, path: &str, answer: CallResult<T>) -> Verdict {
     let Err(error) = answer else { return Ok(()) };
     // An operator's change without a context may be refused for either reason.
@@ -125,7 +126,7 @@ async fn unknown_methods(cx: &Context) -> Verdict {
     Ok(())
 }
 
-/// An operator's dry runs are allowed, whatever other fields are missing; an operator's changes are not.
+/// An operator's dry runs are allowed even if other fields are missing. An operator's changes are refused.
 async fn operator(cx: &Context) -> Verdict {
     let (api, cluster) = (cx.api(Role::Operator)?, cx.cluster());
     let role = Role::Operator;
@@ -151,7 +152,7 @@ async fn operator(cx: &Context) -> Verdict {
     Ok(())
 }
 
-/// A controller may write only with its own kind of fence, so that a compromised controller cannot block another one.
+/// A controller may write only with its own kind of fence, so that a compromised controller cannot block another controller.
 async fn fences(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
     let foreign = |scope: &str| Fence { scope: scope.to_owned(), epoch: u64::MAX, sequence: 1 };

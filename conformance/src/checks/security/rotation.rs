@@ -10,14 +10,15 @@ use tokio_rustls::TlsConnector;
 
 use crate::{checks::prelude::*, params::LaneParams};
 
-/// Time tolerance for a busy adapter.
+/// Extra time that the check grants to a busy adapter.
 const TOLERANCE: Duration = Duration::from_secs(30);
 /// Number of calls of each caller, before and after a change. An Ensure takes one or two seconds.
 const CALLS: u64 = 10;
 const CHANGES: u64 = 3;
 /// Time within which connected callers read their tokens again.
 const READ_AGAIN: Duration = Duration::from_secs(2);
-/// Number of consecutive vendor calls that show the active credentials. It is more than the adapter needs to verify new ones.
+/// Number of consecutive vendor calls with new credentials after which the rotation counts as done. An adapter needs fewer calls to verify
+/// new credentials.
 const ROW: usize = 10;
 /// The roles that call while certificate and tokens change.
 const ROLES: [Role; 3] = [Role::NodeController, Role::ServiceController, Role::RouteController];
@@ -58,7 +59,7 @@ fn reads(cx: &Context, load: &mut Load, machines: &[Instance]) -> Result<(), Sto
     Ok(())
 }
 
-/// Ensures a load balancer, with another port each time.
+/// Ensures a load balancer repeatedly, alternating between two ports.
 fn writes(cx: &Context, load: &mut Load, web: Balancer) -> Result<(), Stop> {
     let (api, cluster) = (cx.service()?.off_record(), cx.cluster());
     load.add(move |n| {
@@ -79,7 +80,8 @@ fn named(calls: &Calls) -> BTreeSet<u64> {
     calls.0.iter().filter_map(|call| call.credentials).collect()
 }
 
-/// Waits until vendor calls use other credentials. If the check cannot observe this, it waits as long as an adapter may take.
+/// Waits until vendor calls use other credentials. If the check cannot observe the credentials, it waits as long as an adapter may take to
+/// reload.
 async fn in_force(cx: &Context, before: Option<BTreeSet<u64>>) -> Result<(), Stop> {
     let reload = cx.params().timings.reload;
     let Some(before) = before.filter(|before| before.len() == 1) else {

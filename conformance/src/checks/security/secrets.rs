@@ -6,9 +6,9 @@ use cloud_api_proto::v1alpha1::{WatchInstancesRequest, WatchLoadBalancersRequest
 
 use crate::checks::prelude::*;
 
-/// Time tolerance for a busy adapter.
+/// Time limit for one answer of the adapter, which may be busy.
 const TOLERANCE: Duration = Duration::from_secs(30);
-/// Statuses of refusals that repeat the credentials of the call, as some vendors send them.
+/// The HTTP statuses of refusals by the proxy. Each refusal repeats the credentials of the call, as the refusals of some vendors do.
 const REFUSALS: [u16; 6] = [400, 404, 409, 500, 403, 401];
 /// Number of letters shown around a match.
 const AROUND: usize = 60;
@@ -76,7 +76,7 @@ impl SecretSearch<'_> {
         self.text(&format!("answers: {method}"), &text)
     }
 
-    /// All reads of the contract, live.
+    /// Calls the read methods of the contract except `WatchRoutes`, and searches their answers.
     async fn at_everything(&self) -> Verdict {
         let (cx, cluster) = (self.cx, self.cx.cluster());
         let (node, service) = (cx.node()?, cx.service()?);

@@ -112,7 +112,7 @@ impl Cloud {
         self.change(Method::PATCH, &format!("admin/load-balancers/{id}"), &change).await
     }
 
-    /// Deletes a listener by hand.
+    /// Deletes a listener of the load balancer directly in the cloud.
     pub(super) async fn drift_load_balancer(&self, id: &str) -> anyhow::Result<String> {
         let found = self.load_balancer(id).await?;
         let first = found.get("listeners").and_then(|all| all.get(0)).and_then(|one| text(one, "id"));

@@ -1,4 +1,4 @@
-//! Changes the files of a lane's adapter. Each file has two versions, which the commands exchange.
+//! Changes the files of a lane's adapter. Each file has a current version and a next version; the commands swap both.
 
 use std::{fs, path::Path};
 

@@ -48,7 +48,7 @@ pub(super) fn start(mut lane: Lane) -> anyhow::Result<Lane> {
         format!("--tls-cert={}", certificate.display()),
         format!("--tls-key={}", key.display()),
         "--authentication=service-account".to_owned(),
-        // The adapter adds a random part of up to a tenth.
+        // The adapter adds a random time of up to a tenth of this value.
         "--max-connection-age=5s".to_owned(),
         format!("--cluster-id={CLUSTER}"),
         format!("--token-issuer={ISSUER}"),

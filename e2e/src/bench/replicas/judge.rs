@@ -1,4 +1,4 @@
-//! Judges whether replicas help, and whether they repeat each other's work. Pure functions.
+//! Checks whether replicas speed up the work, and whether they repeat each other's work. This module contains only pure functions.
 
 use super::super::result::{Target, quantity};
 use super::super::stage::RATE;
@@ -9,13 +9,13 @@ pub(super) const SHARDS: usize = 8;
 pub(super) const LEASE_SECONDS: f64 = 15.0;
 /// Default of --leader-elect-retry-period, at which the other replicas check for an expired Lease.
 const RETRY_SECONDS: f64 = 2.0;
-/// Seconds for a single Service.
+/// The time for a single Service, in seconds.
 const PASS_SECONDS: f64 = 3.0;
 /// Minimum number of vendor writes for a Service: the load balancer, its port with the members, and the tag that marks it as complete.
 const WRITES_EACH: usize = 3;
 /// The minimum speed-up when the number of replicas doubles.
 const GROWS: f64 = 1.1;
-/// The used share from which the budget, or the CPU time, counts as used up.
+/// From this used share on, the budget or the CPU time counts as exhausted.
 const ALL: f64 = 0.9;
 
 /// Calls per second for each family, at [`Rate::Unbound`].
@@ -24,7 +24,7 @@ pub(super) const UNBOUND: u32 = 1000;
 /// The rate limit of the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rate {
-    /// A rate higher than the controllers use.
+    /// A rate that the controllers never reach.
     Unbound,
     Default,
 }
@@ -146,7 +146,7 @@ pub(super) fn judge(steps: &[Interval], killed: &Killed) -> Vec<Target> {
     targets
 }
 
-/// Requires that more replicas are faster, unless the rate or the CPU time is used up.
+/// Requires that more replicas are faster, unless the rate limit or the CPU time is exhausted.
 fn growth(few: &Interval, many: &Interval) -> Target {
     let grown = many.speed() / few.speed().max(f64::EPSILON);
     let why = if many.used() >= ALL {

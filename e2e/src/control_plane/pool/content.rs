@@ -28,7 +28,8 @@ const LATE: [&str; 3] = [
 const LEASES: &str = "/registry/leases/";
 /// The maximum number of operations per transaction. The default limit of etcd is 128.
 const AT_ONCE: usize = 100;
-/// The number of consecutive checks without new keys, ten per second, after which the API server has created all its objects.
+/// The number of consecutive checks without new keys after which the API server has created all its objects. There are ten checks per
+/// second.
 const QUIET_CHECKS: usize = 10;
 /// The number of consecutive checks without a difference after which the content counts as restored.
 const STILL_CHECKS: usize = 2;

@@ -13,7 +13,7 @@ pub struct Event {
     pub words: String,
 }
 
-/// Returns one line for each reason and type, sorted by reason. If there are several messages, the line has the first one.
+/// Returns one line for each reason and type, sorted by reason. If there are several messages, the line shows the first one.
 pub(crate) fn rows(events: &[Event]) -> Vec<String> {
     let mut first: BTreeMap<(&str, &str), &str> = BTreeMap::new();
     for Event { reason, kind, words } in events {

@@ -15,7 +15,7 @@ use crate::cluster::wait::say;
 
 /// The routing protocol number that marks the routes of this module in the kernel.
 const PROTOCOL: &str = "99";
-/// The maximum time from the creation of a route in the cloud until pods can use it.
+/// The interval at which the routes of the cloud are polled. A new route works in pods about this time after its creation.
 const CHECK_EVERY: Duration = Duration::from_millis(200);
 
 /// Routes of a namespace: from destination to next hop.
@@ -56,7 +56,7 @@ fn apply(wanted: &Table) -> anyhow::Result<()> {
         for change in changes(&seen_from(wanted, &place.address()), &there) {
             match run_words(&format!("ip -n {namespace} route {change}")) {
                 Ok(_) => say(&format!("{namespace}: {change}")),
-                // An example of an error is a next hop that no node has. The other routes are still applied.
+                // For example, the next hop of a route can be an address that no node has. The other routes are still applied.
                 Err(error) => failed.push(error.to_string()),
             }
         }

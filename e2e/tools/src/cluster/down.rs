@@ -88,8 +88,8 @@ fn below<'a>(mounts: &'a str, home: &Path) -> Vec<&'a str> {
     points.filter(|point| Path::new(point).starts_with(home)).collect()
 }
 
-/// Returns the cgroup of each container that a node's containerd knows, in each hierarchy; cgroup v1 has several. The kubelet does not
-/// choose the cgroups, because it creates none itself.
+/// Returns the cgroup of each container that containerd knows on a node, in each hierarchy; cgroup v1 has several. containerd chooses these
+/// cgroups, because the kubelet creates none itself.
 fn cgroups(layout: &Layout, mounts: &str) -> Vec<PathBuf> {
     let ids: Vec<_> = Node::up_to(NODES_MAX).flat_map(|node| children(&layout.containers(node))).collect();
     let ids = ids.iter().filter_map(|path| path.file_name());

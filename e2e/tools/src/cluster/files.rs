@@ -1,4 +1,4 @@
-//! Configuration files as values: kubeconfig, containerd, kubelet, CNI. They are JSON, which is also YAML.
+//! Builds the configuration files as values: kubeconfig, containerd, kubelet and CNI. All files are JSON, which is also valid YAML.
 
 use std::path::Path;
 
@@ -93,8 +93,8 @@ pub(crate) fn registry() -> (String, String) {
     (format!("{REGISTRY}/hosts.toml"), format!("server = \"http://{REGISTRY}\"\n"))
 }
 
-/// The pod network of a node. With `ptp` every packet of a pod passes the routing of the node: Services also work between pods of the same
-/// node, and pods reach each other only by routes.
+/// Returns the pod network of a node. With `ptp`, every packet of a pod passes the routing of the node. Services therefore also work
+/// between pods of the same node, and pods reach each other only by routes.
 pub(crate) fn cni(pod_cidr: &str) -> Value {
     json!({
         "cniVersion": "1.0.0",

@@ -117,7 +117,7 @@ impl Layout {
         Self { home: cache.join("cluster") }
     }
 
-    /// The layout of the cluster that is running or that a crash left. If there is no cluster, this layout.
+    /// Returns the layout of the cluster that is running or that a crash left. If there is no cluster, returns this layout.
     pub(crate) fn of_what_runs(&self) -> Self {
         let home = std::fs::read_to_string(HOME_FILE).ok().map(|home| PathBuf::from(home.trim()));
         // `down` removes this folder, so it must be one that this project created.

@@ -36,7 +36,7 @@ pub(crate) fn node(node: Node) -> anyhow::Result<()> {
     run(enter(place, None).args(["nft", &masquerade()])).map(drop)
 }
 
-/// Returns the rules. A repeated call of `nft` creates them again: one transaction declares, empties and fills the table.
+/// Returns the rules. One transaction declares, empties and fills the table, so `nft` can run repeatedly.
 fn masquerade() -> String {
     format!(
         "table ip pods {{}}; flush table ip pods; table ip pods {{ chain out {{ \

@@ -1,5 +1,5 @@
-//! Keys, certificates and tokens, created once for each cluster. Each identity has one static token, which is enough because no other host
-//! can reach the cluster.
+//! Keys, certificates and tokens, created once for each cluster. Each identity has one static token. This is safe because no other host can
+//! reach the cluster.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};

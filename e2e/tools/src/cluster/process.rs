@@ -69,7 +69,7 @@ pub(crate) struct Started {
 }
 
 impl Started {
-    /// Turns `NotYet` into `Never` if the server has ended.
+    /// Turns `NotYet` into `Never` if the server has ended, because then the condition can never hold.
     pub(crate) fn unless_ended<T>(&self, layout: &Layout, seen: Seen<T>) -> Seen<T> {
         match seen {
             Seen::NotYet(_) if !is_alive(self.id) => {
@@ -96,7 +96,7 @@ pub(crate) fn enter(place: NetworkNamespace, mounts_of: Option<i32>) -> Command 
 pub(crate) fn running(layout: &Layout, name: &str) -> Option<i32> {
     let text = fs::read_to_string(layout.pid(name)).ok()?;
     let (id, began) = recorded(&text)?;
-    // Another process may have the same ID now.
+    // Another process may have the same ID now, so the start times are compared.
     (alive_since(id)? == began).then_some(id)
 }
 

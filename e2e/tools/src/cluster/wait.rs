@@ -32,7 +32,7 @@ pub(crate) enum Seen<T> {
     Never(String),
 }
 
-/// Checks until the condition holds.
+/// Repeats the check until the condition holds. Returns an error if the condition can no longer hold, or after [`WITHIN`].
 pub(crate) async fn wait<T>(what: &str, mut look: impl FnMut() -> Seen<T>) -> anyhow::Result<T> {
     let begin = Instant::now();
     let mut tell_at = begin + REPORT_INTERVAL;

@@ -96,8 +96,8 @@ impl Progress for Notes {
     fn end(&mut self) {}
 }
 
-/// A program cannot be started while any process has it open for writing, and a process started by another test at that moment inherits the
-/// open file. Therefore these tests run one after the other.
+/// A program cannot be started while a process has it open for writing. A process that another test starts at that moment inherits the open
+/// file. Therefore these tests run one after the other.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// A directory for one test.

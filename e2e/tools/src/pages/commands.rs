@@ -1,6 +1,6 @@
 //! The commands that a page asks its reader to run, and whether a test runs each of them.
 //!
-//! An HTML comment on the line above a block of commands declares this; readers do not see it:
+//! An HTML comment on the line above a block of commands is the declaration of the block. Readers do not see the comment:
 //!
 //! - `<!-- run -->`, `<!-- run: STAGE -->`: tests run the commands in the environment of that name;
 //! - `<!-- tested: FILE::TEST -->`: that test covers the same commands;
@@ -26,16 +26,16 @@ pub struct Block<'a> {
     prompts: bool,
 }
 
-/// The environments for commands that need more than a terminal; the default environment has no name. Source: e2e/src/docs.rs and its
+/// The environments for commands that need more than a terminal. The empty name is the default environment. Source: e2e/src/docs.rs and its
 /// callers.
 pub const STAGES: [&str; 5] = ["", "installed", "demo", "simcloud", "cluster"];
 
-/// The declaration of a block of commands.
+/// The declaration of a block of commands: whether and how the block is tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How<'a> {
-    /// A test runs the block in this environment; the default environment has no name.
+    /// A test runs the block in this environment. The empty name is the default environment.
     Run(&'a str),
-    /// This test covers the same commands.
+    /// This test covers the same commands as the block.
     Tested(&'a str),
     /// No test runs the block, for this reason.
     NotRun(&'a str),
@@ -111,8 +111,8 @@ fn end_of_document(line: &str) -> Option<String> {
     (!word.is_empty()).then(|| word.to_owned())
 }
 
-/// Whether the actual output contains the lines that a page shows, in their order. `...` matches any lines; the amount of blanks is
-/// ignored.
+/// Returns whether the output `printed` contains the lines that a page shows, in their order. `...` matches any lines, and the amount of
+/// white space is ignored.
 #[must_use]
 pub fn says(printed: &str, shown: &[&str]) -> bool {
     has_lines(printed, shown, words)

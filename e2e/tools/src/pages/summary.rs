@@ -2,7 +2,7 @@
 
 use pulldown_cmark::{Event, Parser, Tag};
 
-/// The contents of the book, with relative paths.
+/// The page with the table of contents of the book, which uses relative paths.
 pub const SUMMARY: &str = "docs/SUMMARY.md";
 
 /// Returns the path in the repository of each page of the book, in the order of the contents.

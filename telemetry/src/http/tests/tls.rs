@@ -99,7 +99,7 @@ async fn a_replaced_certificate_is_used_and_a_bad_one_ignored() {
     let port = SecurePort::open(certificate, Version::Tls13).await;
     port.healthz(&old.0).await.expect("the old certificate");
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("a written file");
-    // Only half of the change has happened: the certificate and the key belong to different pairs.
+    // Only half of the replacement has happened, so the certificate and the key belong to different pairs.
     write("tls.crt", &new.0);
     port.healthz(&old.0).await.expect("still the old certificate");
     write("tls.key", &new.1);
@@ -175,7 +175,7 @@ fn unusable_tls_files_are_named() {
     let nowhere = Certificate::Files { certificate: "/nowhere/a".into(), key: "/nowhere/b".into() };
     let missing = Tls::start(nowhere, Version::Tls12, &[]).expect_err("missing").to_string();
     names_itself(&missing, "/nowhere/a", "No such file");
-    // A user's incomplete pair is a mistake and must not be overwritten.
+    // A user's incomplete pair is a mistake of the user, and must not be overwritten.
     let half = tempfile::tempdir().expect("a folder");
     fs::write(path(half.path(), "crt"), &one.0).expect("a written file");
     let error = Tls::start(Certificate::Directory(half.path().to_owned()), Version::Tls12, &[]);

@@ -61,7 +61,7 @@ impl Collector {
             count.fetch_add(1, Ordering::Relaxed);
         });
         serving.spawn(async move {
-            // The task ends with the test.
+            // The task ends with the test, so the result is not needed.
             axum::serve(listener, pages).await.ok();
         });
         Ok(Self { endpoint, received, connections, _serving: serving })

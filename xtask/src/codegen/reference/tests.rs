@@ -1,4 +1,4 @@
-//! The pages of the whole contract and of a small one.
+//! Tests with the page of the whole contract and the page of a small contract.
 
 use std::{collections::BTreeSet, path::Path};
 

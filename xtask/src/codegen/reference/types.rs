@@ -10,7 +10,7 @@ pub(super) struct Types<'a> {
 }
 
 impl Types<'_> {
-    /// The type, such as `optional uint32` or `map of string to` a message.
+    /// Returns the type of a field in words, such as `optional uint32` or `map of string to` a message.
     pub(super) fn words(&self, field: &FieldDescriptorProto) -> String {
         if let Some([key, value]) = self.entry(field) {
             return format!("map of {} to {}", single(key), single(value));
@@ -37,7 +37,7 @@ pub(super) fn is_map_entry(message: &DescriptorProto) -> bool {
     message.options.as_ref().is_some_and(|options| options.map_entry())
 }
 
-/// One value of a field.
+/// Returns the type of one value of a field, without `optional`, `repeated` or `map`.
 fn single(field: &FieldDescriptorProto) -> String {
     match field.type_name() {
         "" => field.r#type().as_str_name().trim_start_matches("TYPE_").to_ascii_lowercase(),

@@ -1,7 +1,7 @@
-//! Follows the guide to a driver in Rust from top to bottom: puts its code, and the files that it copies, at the places that it names in a
-//! new adapter, which must compile.
+//! Follows the guide to a driver in Rust from top to bottom. The test puts the guide's code, and the files that the guide copies, at the
+//! named places in a new adapter, which must compile.
 //!
-//! Steps that the guide describes in words are done here by code, which fails when the guide changes.
+//! Steps that the guide describes only in words are done here by code. This code fails when the guide changes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,12 +21,12 @@ const GUIDE: &str = "docs/write-an-adapter.md";
 /// The files that the guide copies, and the command by which it does so.
 const CODE: &str = "examples/acme-driver";
 const COPY: &str = "$ cp -r examples/acme-driver/src adapters/acme/\n";
-/// The comment above code for the client's `impl`.
+/// The comment above code that belongs into the client's `impl`.
 const IN_CLIENT: &str = "// In `impl Client`:\n";
 /// The beginnings of comments that say where the next part of a block belongs.
 const ELSEWHERE: &str = "// In ";
 
-/// Compiles nothing, so it is fast. It fails if the guide names a place that the skeleton does not have.
+/// This test is fast because it compiles nothing. It fails if the guide names a place that does not exist in the skeleton.
 #[test]
 fn each_block_of_the_guide_fits_into_a_new_adapter() {
     let dir = TempDir::new().expect("a folder");
@@ -56,7 +56,7 @@ fn put_together(root: &Path, new: &Path) {
     draft.save(new);
 }
 
-/// The remaining blocks of Rust code.
+/// The blocks of Rust code in the guide that are not used yet.
 struct Guide(IntoIter<String>);
 
 impl Guide {
@@ -99,7 +99,7 @@ impl Draft {
         Self(rust.map(|file| (file.display().to_string(), text(&file))).collect())
     }
 
-    /// Writes the sources without expectations of the lint `dead_code`, because the code of the guide uses these items.
+    /// Writes the sources. Removes the expectations of the lint `dead_code`, because the guide's code uses these items.
     fn save(&self, new: &Path) {
         for (file, text) in &self.0 {
             let unused = |line: &&str| line.contains("expect(dead_code");
@@ -219,7 +219,7 @@ fn imports(block: &str) -> (String, String) {
     (imports, rest)
 }
 
-/// The range of a function, with its last line.
+/// Returns the range of a function, including its last line.
 fn span(text: &str, name: &str) -> Range<usize> {
     let (mut at, mut begun) = (0, None);
     for line in text.split_inclusive('\n') {

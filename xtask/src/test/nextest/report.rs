@@ -21,7 +21,7 @@ struct Case {
 }
 
 impl Report {
-    /// An invalid report has no tests.
+    /// Parses the report. An invalid report counts as a report without tests.
     pub(super) fn read(text: &str) -> Self {
         let suites =
             quick_junit::Report::deserialize_from_str(text).map(|it| it.test_suites).unwrap_or_default();
@@ -34,7 +34,7 @@ impl Report {
         Self { cases: suites.into_iter().flat_map(|it| it.test_cases).map(case).collect() }
     }
 
-    /// Returns the slowest tests, one per line, with the number of all tests.
+    /// Returns the `n` slowest tests, one per line, and the total number of tests.
     pub(super) fn slowest(&self, n: usize) -> String {
         let mut cases: Vec<&Case> = self.cases.iter().collect();
         cases.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));

@@ -11,7 +11,7 @@ fn taking(seconds: u64) -> CallResult {
     CallResult { latency: Duration::from_secs(seconds), ..answer(Outcome::Answered) }
 }
 
-/// A scheduler that knows that a call takes about this long, if known, and then sends nothing until allowed.
+/// A scheduler that sends nothing until allowed. If `usual` is set, the scheduler has seen one call, which took this many seconds.
 fn halted(usual: Option<u64>) -> Scheduler {
     let mut scheduler = Scheduler::new(config([("compute", 1.0, 20)]), at(0.0));
     let first = scheduler.submit(at(0.0), call("Get", "first")).expect("place");

@@ -1,4 +1,4 @@
-//! Tests of the times at which refused callers may retry, and of what opens no circuit breaker.
+//! Tests of the times at which refused callers may retry, and of outcomes that do not open a circuit breaker.
 
 use super::*;
 
@@ -16,7 +16,8 @@ fn retry(scheduler: &mut Scheduler, now: f64, namespace: &str) -> f64 {
     scheduler.submit(at(now), call).expect_err("too late").retry_after.as_secs_f64()
 }
 
-/// Namespaces take turns, so a namespace gets every second token if another one waits, and a quarter of the time is kept free.
+/// Namespaces take turns, so a namespace gets every second token while another namespace waits. Retry times are spaced 1.25 times as widely
+/// as the rate requires.
 #[test]
 fn retries_of_a_namespace_leave_turns_to_the_others() {
     let mut scheduler = spent(0.1);

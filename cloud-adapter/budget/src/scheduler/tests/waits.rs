@@ -11,7 +11,7 @@ fn said(scheduler: &mut Scheduler, now: Time, ticket: Ticket) -> Option<String> 
     scheduler.wait(now, ticket).map(|wait| wait.to_string())
 }
 
-/// The reported seconds are those after which the call is really sent, and the reported number of calls ahead is right.
+/// The reported delay is the time after which the call is sent, and the reported number of calls ahead is correct.
 #[test]
 fn a_waiting_call_reports_calls_ahead_and_expected_time() {
     let mut scheduler = Scheduler::new(config([("compute", 0.5, 1)]), at(0.0));
