@@ -9,7 +9,7 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Forwards bytes until it is told to stop. Then it accepts all data and forwards nothing, like a network whose other end is gone.
+/// Forwards bytes until it is silenced. Then it accepts all data and forwards nothing, like a network whose other end is gone.
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     silent: watch::Sender<bool>,

@@ -159,7 +159,7 @@ fn symbol(image: &[u8], name: &[u8]) -> Option<u64> {
     })
 }
 
-/// The machine code of `int clock_gettime(clockid_t, struct timespec *)`. It asks the kernel, and for `CLOCK_REALTIME`, which is 0, it adds
+/// The compiled instructions of `int clock_gettime(clockid_t, struct timespec *)`. It asks the kernel, and for `CLOCK_REALTIME`, which is 0, it adds
 /// the offset to the seconds.
 fn program(offset: SignedDuration) -> Vec<u8> {
     let ask = [0xb8, 0xe4, 0, 0, 0, 0x0f, 0x05]; // mov eax, 228; syscall

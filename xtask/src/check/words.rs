@@ -1,6 +1,6 @@
 //! Checks that comments, messages, names of tests and pages do not contain the words that docs/glossary.md replaces by plain words.
 //!
-//! Which parts of a file are prose is decided in [`prose`].
+//! Which parts of a file are prose is decided in [`mod@prose`].
 
 mod prose;
 
