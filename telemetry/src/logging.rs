@@ -123,7 +123,10 @@ mod tests {
             ),
             ("DEBG", "did you mean 'debug'?"),
             ("warning", "did you mean 'warn'?"),
-            ("node_controller", "log level 'node_controller': use one of: off, error, warn, info, debug, trace"),
+            (
+                "node_controller",
+                "log level 'node_controller': use one of: off, error, warn, info, debug, trace",
+            ),
             ("info,kube", "unknown log level 'kube': use one of: off, "),
             ("kube=debg", "unknown log level 'debg', did you mean 'debug'?"),
             ("kube=", "unknown log level '': "),
