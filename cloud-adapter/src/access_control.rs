@@ -137,7 +137,7 @@ async fn prepare(ca: &CaSecret) -> anyhow::Result<()> {
             "Cannot prepare the CA of the adapter's certificates"
         );
     };
-    (async || ca.prepare(wall()).await).retry(DELAYS).notify(report).await.context("--tls-ca-secret")
+    (async || ca.prepare(wall()).await.map(drop)).retry(DELAYS).notify(report).await.context("--tls-ca-secret")
 }
 
 async fn authentication(

@@ -38,6 +38,17 @@ struct Ca {
     key: Vec<u8>,
 }
 
+/// Where the CA that is written to the files comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The Secret contained the CA.
+    Secret,
+    /// The Secret was empty, as after the installation.
+    Created,
+    /// The Secret has lost the CA that the files contain. Clients do not trust the new CA yet.
+    Replaced,
+}
+
 /// The Secret with the CA, and the files to which the certificate and the key of the CA are written.
 #[derive(Debug)]
 pub(super) struct CaSecret {
@@ -53,22 +64,31 @@ impl CaSecret {
     }
 
     /// Creates the CA if the Secret has no data, and writes the certificate and the key to their files.
-    pub(super) async fn prepare(&self, now: SystemTime) -> anyhow::Result<()> {
-        let ca = match self.read().await? {
-            Content::Ca(ca) => ca,
+    pub(super) async fn prepare(&self, now: SystemTime) -> anyhow::Result<Origin> {
+        let (ca, origin) = match self.read().await? {
+            Content::Ca(ca) => (ca, Origin::Secret),
             Content::Empty { version } => {
                 let ca = create(now).context("cannot create a CA")?;
                 let data = BTreeMap::from([
                     (CERTIFICATE, ByteString(ca.certificate.clone())),
                     (KEY, ByteString(ca.key.clone())),
                 ]);
-                // The resource version makes this request fail if another replica filled the Secret in the meantime.
+                // The version makes this request fail if another replica filled the Secret in the meantime.
                 self.api.fill_secret(&self.secret, data, &version).await?;
-                tracing::info!(secret = %self.secret, "Created the CA of the adapter's certificates");
-                ca
+                (ca, if self.certificate.exists() { Origin::Replaced } else { Origin::Created })
             }
         };
-        self.write(&ca)
+        match origin {
+            Origin::Secret => (),
+            Origin::Created => tracing::info!(secret = %self.secret, "Created the CA of the adapter's certificates"),
+            Origin::Replaced => tracing::warn!(
+                secret = %self.secret,
+                "The Secret has lost the CA of the adapter's certificates; created another CA. Controllers trust \
+                 it as soon as the kubelets have updated their volumes"
+            ),
+        }
+        self.write(&ca)?;
+        Ok(origin)
     }
 
     /// Writes the certificate and the key again when the Secret changes. Never returns. Invalid contents are reported by the code that

@@ -81,10 +81,11 @@ async fn empty_secret_gets_a_ca_that_all_replicas_use() {
 async fn a_replaced_ca_is_written_to_the_files() {
     let cluster = Cluster::with(None).await;
     let replica = cluster.replica("one");
-    replica.prepare(now()).await.expect("empty");
+    assert_eq!(replica.prepare(now()).await.expect("empty"), Origin::Created);
     let old = files(&replica);
+    assert_eq!(replica.prepare(now()).await.expect("filled"), Origin::Secret);
     cluster.kube.change::<Secret>(&name(), |secret| secret.data = None);
-    replica.prepare(now()).await.expect("empty again");
+    assert_eq!(replica.prepare(now()).await.expect("empty again"), Origin::Replaced);
     assert_ne!(files(&replica), old);
 }
 
