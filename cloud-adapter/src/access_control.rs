@@ -66,7 +66,6 @@ pub(crate) struct Fresh {
 impl AccessControl {
     /// Reads the files that the flags name, and the Secret and the cluster ID from the API server where the flags ask for them.
     ///
-    /// # Errors
     /// Returns [`WrongUsage`] for invalid flags or files.
     pub(crate) async fn start(
         options: &SecurityOptions,

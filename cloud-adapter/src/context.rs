@@ -33,7 +33,6 @@ pub(crate) struct Context {
 
 /// Validates the context of a request.
 ///
-/// # Errors
 /// Returns `FIELD_INVALID` if the cluster ID is missing, a string is too long or the staleness is invalid; `CALLER_UNAUTHENTICATED` if
 /// there is no caller.
 pub(crate) fn read(

@@ -61,7 +61,6 @@ impl Holder {
 impl Fences {
     /// Accepts a writer and records its fence, or refuses the writer if a newer writer is known.
     ///
-    /// # Errors
     /// Returns `FIELD_INVALID` if the fence or its scope is missing, or the scope is too long; `STALE_FENCE` if a newer writer is known.
     pub(crate) fn admit(
         &self,
@@ -90,7 +89,6 @@ impl Fences {
 
     /// Reads the newest fence of the writer's scope from the tags of a cluster's objects, and refuses the writer if that fence is newer.
     ///
-    /// # Errors
     /// Returns `STALE_FENCE` if a tag contains a newer fence.
     pub(crate) fn check_tags<'a>(
         &self,
@@ -114,7 +112,6 @@ impl Fences {
 
     /// Checks that a writer that was admitted earlier is still the newest writer of its scope.
     ///
-    /// # Errors
     /// Returns `STALE_FENCE` if a newer writer is known.
     pub(crate) fn check(&self, cluster_id: &str, fence: &Fence) -> Result<(), AdapterError> {
         self.with(cluster_id, fence, |holder| {
@@ -141,7 +138,6 @@ impl Fences {
 
 /// Refuses a writer if the tag of its object contains a newer fence of the same scope.
 ///
-/// # Errors
 /// Returns `STALE_FENCE` if the tag contains a newer fence.
 pub(crate) fn check_tag(fence: &Fence, tag: Option<&Fence>) -> Result<(), AdapterError> {
     match tag.filter(|tag| tag.scope == fence.scope) {

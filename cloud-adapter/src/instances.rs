@@ -108,7 +108,6 @@ impl<D: Driver> Finder<D> {
     /// Cost: no call if the cached observations are fresh enough. Otherwise one look-up per batch, or one listing if that is cheaper;
     /// concurrent callers share these calls. Names need a listing. A self-check is added if only the credentials can prove an absence.
     ///
-    /// # Errors
     /// Returns the error of the listing or of the batch look-up, which applies to the whole request. Such an error never causes look-ups of
     /// single instances.
     pub(crate) async fn find(

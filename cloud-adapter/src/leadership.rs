@@ -81,7 +81,6 @@ impl Replica {
 
     /// Returns the current term.
     ///
-    /// # Errors
     /// Returns `NOT_LEADER` or `DRAINING` if there is no term. The caller should then try another replica.
     pub(crate) fn term(&self) -> Result<Term, AdapterError> {
         match &*self.0.borrow() {
@@ -119,7 +118,6 @@ impl Term {
 
     /// Checks that this term is still current.
     ///
-    /// # Errors
     /// Returns the reason why the term is over: `NOT_LEADER` or `DRAINING`.
     pub(crate) fn check(&self) -> Result<(), AdapterError> {
         let duty = self.duty.borrow();

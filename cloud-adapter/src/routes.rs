@@ -68,7 +68,6 @@ impl Default for Slots {
 impl Slots {
     /// Reserves a slot for one request, until the permit is dropped.
     ///
-    /// # Errors
     /// Returns `QUEUE_FULL` if all slots are taken.
     fn take(&self) -> Result<OwnedSemaphorePermit, AdapterError> {
         Arc::clone(&self.0).try_acquire_owned().map_err(|_full| {
@@ -125,7 +124,6 @@ impl<D: Driver> Applier<D> {
     /// Cost: a listing if the snapshot is too old to be trusted, and one write per batch of the vendor's size. A further listing follows if
     /// the vendor did not return all written routes. If nothing must be changed, there is no write.
     ///
-    /// # Errors
     /// Returns the error of the listing, `STALE_FENCE`, or an error if this replica no longer leads. Errors of single routes are in their
     /// results.
     pub(crate) async fn apply(&self, order: &Order, session: &Session) -> Result<Applied, AdapterError> {

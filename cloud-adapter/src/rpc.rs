@@ -83,7 +83,6 @@ impl Rpc {
 
     /// Checks that the caller is permitted to make this change.
     ///
-    /// # Errors
     /// Returns `CALLER_FORBIDDEN` if the caller may not make the change.
     pub(crate) fn may_change(
         &self,
@@ -101,7 +100,6 @@ impl Rpc {
 
     /// Checks the context of a request that needs the cloud.
     ///
-    /// # Errors
     /// Returns an error if another replica leads or this replica is shutting down. Before the first successful self-check, returns the
     /// error of the last self-check.
     pub(crate) fn cloud_context(
@@ -159,7 +157,6 @@ impl Rpc {
 
 /// Converts a watcher to the stream of a service. The stream ends when this replica no longer leads.
 ///
-/// # Errors
 /// Returns an error if this replica does not lead.
 pub(crate) fn stream<T: Item, M: prost::Message + 'static, R: Send + 'static>(
     name: &'static str,

@@ -94,7 +94,6 @@ impl<T: Item> Snapshot<T> {
     ///
     /// Cost: no vendor call if the snapshot, or a listing in progress, is fresh enough. Otherwise one call per page.
     ///
-    /// # Errors
     /// Returns the error of the listing. An empty collection never stands for an error.
     pub(crate) async fn at_least(
         &self,

@@ -46,7 +46,6 @@ pub(crate) fn too_long_of_owner(path: &str, owner: &Owner) -> Vec<Violation> {
 
 /// Returns the faults as an error, if there are any.
 ///
-/// # Errors
 /// Returns `FIELD_INVALID` if there are faults.
 pub(crate) fn refuse(violations: Vec<Violation>) -> Result<(), AdapterError> {
     if violations.is_empty() { Ok(()) } else { Err(AdapterError::fields(violations)) }

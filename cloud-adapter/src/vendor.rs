@@ -65,7 +65,7 @@ use crate::{
 const WAITED_MAX: Duration = Duration::from_mins(1);
 /// Interval at which a shared call is checked for waiters whose deadlines pass before its expected time. The expected time changes when
 /// other calls overtake the call, or when the vendor requests a pause.
-const FORESEEN: Duration = Duration::from_secs(1);
+const WAITERS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A request that a driver makes to the vendor.
 pub type VendorRequest = http::Request<Bytes>;
@@ -273,7 +273,7 @@ impl Session {
                         let (call, purpose) = self.on_behalf(operation, until);
                         waiting.raise(call, purpose);
                     }
-                    () = tokio::time::sleep(FORESEEN), if self.waiters.is_some() => (),
+                    () = tokio::time::sleep(WAITERS_CHECK_INTERVAL), if self.waiters.is_some() => (),
                 }
             }
         }

@@ -25,7 +25,7 @@ use crate::{
     absence::Signs,
     events::MOVED_MAX,
     plan::{
-        Instance, Life, Node, Ready, Sighting, Taint, View,
+        Instance, Life, Node, Ready, InstanceStatus, Taint, View,
         labels::{self, Former},
     },
 };
@@ -138,13 +138,13 @@ impl Mirrors {
 
     /// Returns why the controller cannot select an instance by the node's name. Returns `None` if the controller can do so, or if the node
     /// has a provider ID.
-    pub(crate) fn elsewhere(&self, node: &Node) -> Option<Sighting<'static>> {
+    pub(crate) fn elsewhere(&self, node: &Node) -> Option<InstanceStatus<'static>> {
         if node.provider_id.is_some() || self.scope.read_mirror(&self.instances, || ()).is_ok() {
             return None;
         }
         Some(match self.scope.moved(MOVED_MAX) {
-            Some(why) => Sighting::Elsewhere { why },
-            None => Sighting::Unplaced,
+            Some(why) => InstanceStatus::Elsewhere { why },
+            None => InstanceStatus::Unplaced,
         })
     }
 
@@ -158,11 +158,11 @@ impl Mirrors {
     }
 
     /// Returns why the cache cannot be used, or `None` if the cache can be used.
-    pub(crate) fn unavailable(&self) -> Option<Sighting<'static>> {
+    pub(crate) fn unavailable(&self) -> Option<InstanceStatus<'static>> {
         match self.instances.link() {
             Link::Up => None,
-            Link::Starting => Some(Sighting::Listing),
-            link @ Link::Down { .. } => Some(Sighting::Away { link: link.to_string() }),
+            Link::Starting => Some(InstanceStatus::Listing),
+            link @ Link::Down { .. } => Some(InstanceStatus::Away { link: link.to_string() }),
         }
     }
 

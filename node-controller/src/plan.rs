@@ -139,7 +139,7 @@ pub(crate) struct Instance {
 
 /// What is known about a node's instance.
 #[derive(Clone, Debug)]
-pub(crate) enum Sighting<'a> {
+pub(crate) enum InstanceStatus<'a> {
     /// The instance is known.
     Seen(&'a Instance),
     /// The cache does not show the instance, and the controller has not asked the cloud.
@@ -231,11 +231,11 @@ pub(crate) enum Refusal {
 }
 
 /// Compares a node with its instance. Cost: no vendor calls. The look-up that may follow is shared by all new nodes.
-pub(crate) fn plan(node: &Node, sighting: &Sighting<'_>) -> Plan {
-    match (node.is_uninitialised(), sighting) {
-        (true, Sighting::Seen(instance)) => initialise(node, instance),
-        (true, sighting) => wait(sighting),
-        (false, Sighting::Seen(instance)) => refresh(node, instance),
+pub(crate) fn plan(node: &Node, status: &InstanceStatus<'_>) -> Plan {
+    match (node.is_uninitialised(), status) {
+        (true, InstanceStatus::Seen(instance)) => initialise(node, instance),
+        (true, status) => wait(status),
+        (false, InstanceStatus::Seen(instance)) => refresh(node, instance),
         // Without a known instance, only the older label names of an initialised node are updated. `lifecycle` handles the end of nodes.
         (false, _) => done(relabel(labels::mirrored(&node.labels))),
     }
@@ -282,18 +282,18 @@ fn relabel(labels: BTreeMap<String, String>) -> Vec<Action> {
     if labels.is_empty() { Vec::new() } else { vec![Action::SetLabels(labels)] }
 }
 
-fn wait(sighting: &Sighting<'_>) -> Plan {
-    match sighting.clone() {
-        Sighting::Seen(_) | Sighting::Listing => Plan { again: Again::OnChange, ..done(Vec::new()) },
+fn wait(status: &InstanceStatus<'_>) -> Plan {
+    match status.clone() {
+        InstanceStatus::Seen(_) | InstanceStatus::Listing => Plan { again: Again::OnChange, ..done(Vec::new()) },
         // The answer queues the node again. Until then, `Again::After` keeps the number of failures, so that the backoff continues.
-        Sighting::Unasked => Plan { again: Again::After(ANSWER), ..done(vec![Action::LookUp]) },
-        Sighting::NotVisible => refuse(Refusal::NotVisible, Again::Backoff),
-        Sighting::Foreign => refuse(Refusal::Foreign, Again::OnChange),
-        Sighting::Ambiguous { provider_ids } => refuse(Refusal::Ambiguous { provider_ids }, Again::OnChange),
-        Sighting::Failed { reason, error, again } => refuse(Refusal::Failed { reason, error }, again),
-        Sighting::Away { link } => refuse(Refusal::Away { link }, Again::After(REMIND)),
-        Sighting::Elsewhere { why } => refuse(Refusal::Elsewhere { why }, Again::After(REMIND)),
-        Sighting::Unplaced => Plan { again: Again::After(SCOPE_RETRY), ..done(Vec::new()) },
+        InstanceStatus::Unasked => Plan { again: Again::After(ANSWER), ..done(vec![Action::LookUp]) },
+        InstanceStatus::NotVisible => refuse(Refusal::NotVisible, Again::Backoff),
+        InstanceStatus::Foreign => refuse(Refusal::Foreign, Again::OnChange),
+        InstanceStatus::Ambiguous { provider_ids } => refuse(Refusal::Ambiguous { provider_ids }, Again::OnChange),
+        InstanceStatus::Failed { reason, error, again } => refuse(Refusal::Failed { reason, error }, again),
+        InstanceStatus::Away { link } => refuse(Refusal::Away { link }, Again::After(REMIND)),
+        InstanceStatus::Elsewhere { why } => refuse(Refusal::Elsewhere { why }, Again::After(REMIND)),
+        InstanceStatus::Unplaced => Plan { again: Again::After(SCOPE_RETRY), ..done(Vec::new()) },
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{
     lookup::{Lookup, LookupResult},
     metrics::Metrics,
     mirror::{Found, Mirrors},
-    plan::{Instance, Node, Plan, Sighting, plan},
+    plan::{Instance, Node, Plan, InstanceStatus, plan},
 };
 
 pub(crate) struct Reconciler {
@@ -114,28 +114,28 @@ impl Reconciler {
     pub(crate) fn plan(&self, node: &Node, answer: fn(&Lookup, &Node) -> Option<LookupResult>) -> Plan {
         let found = match self.mirrors.cached_instance(node) {
             Found::One(instance) => Ok(instance),
-            Found::Many(provider_ids) => Err(Sighting::Ambiguous { provider_ids }),
+            Found::Many(provider_ids) => Err(InstanceStatus::Ambiguous { provider_ids }),
             Found::Nothing => match self.mirrors.elsewhere(node) {
                 Some(elsewhere) => Err(elsewhere),
                 None => self.beyond_the_mirror(answer(&self.lookup, node)),
             },
         };
         match found {
-            Ok(instance) => plan(node, &Sighting::Seen(&instance)),
-            Err(sighting) => plan(node, &sighting),
+            Ok(instance) => plan(node, &InstanceStatus::Seen(&instance)),
+            Err(status) => plan(node, &status),
         }
     }
 
-    fn beyond_the_mirror(&self, answer: Option<LookupResult>) -> Result<Arc<Instance>, Sighting<'static>> {
+    fn beyond_the_mirror(&self, answer: Option<LookupResult>) -> Result<Arc<Instance>, InstanceStatus<'static>> {
         match (answer, self.mirrors.unavailable()) {
             (Some(LookupResult::Seen(instance)), _) => Ok(instance),
             (_, Some(unavailable)) => Err(unavailable),
-            (Some(LookupResult::NotVisible), None) => Err(Sighting::NotVisible),
-            (Some(LookupResult::Foreign), None) => Err(Sighting::Foreign),
+            (Some(LookupResult::NotVisible), None) => Err(InstanceStatus::NotVisible),
+            (Some(LookupResult::Foreign), None) => Err(InstanceStatus::Foreign),
             (Some(LookupResult::Failed { reason, error, again }), None) => {
-                Err(Sighting::Failed { reason, error, again })
+                Err(InstanceStatus::Failed { reason, error, again })
             }
-            (None, None) => Err(Sighting::Unasked),
+            (None, None) => Err(InstanceStatus::Unasked),
         }
     }
 

@@ -298,9 +298,9 @@ fn one(image: &Image, about: &About, arches: &[Arch], from: From<'_>, output: &P
     }
     let unpacked = built.iter().map(Built::unpacked).max().unwrap_or_default();
     if !matches!(from, From::Cargo(Use::Tests) | From::Built)
-        && let Some(told) = too_large(image.name, unpacked)
+        && let Some(refusal) = too_large(image.name, unpacked)
     {
-        bail!(told);
+        bail!(refusal);
     }
     let layout = manifest::layout(image, about, &built)?;
     let archive = layer::tar(&layout.files())?;

@@ -144,7 +144,6 @@ pub(crate) enum TokenKeys {
 impl SecurityOptions {
     /// Validates all flags together.
     ///
-    /// # Errors
     /// Returns all faults, each with the flag and the fix.
     pub(crate) fn check(&self, address: &Address) -> Result<Settings, Vec<String>> {
         let mut faults = Vec::new();

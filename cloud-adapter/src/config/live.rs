@@ -29,7 +29,6 @@ enum Source {
 impl LiveConfig {
     /// Reads the file for the first time. Without a file, the driver's limits apply.
     ///
-    /// # Errors
     /// Returns all faults if the file cannot be read or is invalid.
     pub(crate) fn start(
         path: Option<PathBuf>,

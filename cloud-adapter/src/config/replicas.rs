@@ -85,7 +85,6 @@ impl Default for ReplicaOptions {
 impl ReplicaOptions {
     /// Returns the identity with which this replica holds the Lease. The identity includes the replica's address.
     ///
-    /// # Errors
     /// Returns a missing or invalid flag as [`WrongUsage`].
     pub(crate) fn identity(&self, instance_id: &str) -> anyhow::Result<String> {
         let wrong = |text: String| anyhow::Error::from(WrongUsage(format!("--advertise-address{text}")));
@@ -103,7 +102,6 @@ impl ReplicaOptions {
 
     /// Returns the security settings for connections to other replicas. All replicas must have the same flags.
     ///
-    /// # Errors
     /// Returns [`WrongUsage`] if the replicas serve TLS but the CA is missing, or if they require credentials that are missing.
     pub(crate) fn security(&self, own: &SecurityOptions) -> Result<ChannelSecurity, WrongUsage> {
         let ca = self.peer_ca_file.clone().or_else(|| own.tls_ca_cert.clone());
@@ -156,7 +154,6 @@ impl ReplicaOptions {
 
     /// Returns the Lease and its client, which does not connect yet.
     ///
-    /// # Errors
     /// Returns an unusable kubeconfig as [`WrongUsage`].
     pub(crate) async fn lease(
         &self,

@@ -12,7 +12,6 @@ const LONGEST: Duration = Duration::from_hours(30 * 24);
 
 /// Parses a whole file.
 ///
-/// # Errors
 /// Returns all faults of the file. If the file is not valid YAML, this is the only fault.
 pub(super) fn read<T>(text: &str, read: impl FnOnce(&mut Section<'_>) -> T) -> Result<T, Vec<String>> {
     let value = if text.trim().is_empty() {

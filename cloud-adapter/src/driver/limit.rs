@@ -29,7 +29,6 @@ impl VendorLimit {
     /// Returns the rate limit of one cluster. `safety` is the fraction of the limit that is used, and `share` is the cluster's share of the
     /// account.
     ///
-    /// # Errors
     /// Returns an error, with the largest possible burst, if the burst uses up the whole window.
     pub(crate) fn scaled(self, safety: f64, share: f64) -> Result<RateLimit, String> {
         match self {

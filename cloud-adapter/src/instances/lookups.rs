@@ -147,7 +147,6 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
     /// Cost: one vendor call per batch, shared with concurrent callers. If a listing is cheaper, the cost is one listing, and one batch for
     /// the IDs that the listing lacks.
     ///
-    /// # Errors
     /// Returns the error of a vendor call if any requested ID remained without an answer.
     pub(crate) async fn get(
         self: &Arc<Self>,

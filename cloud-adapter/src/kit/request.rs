@@ -80,6 +80,17 @@ pub fn unsupported(field: &str, text: &str) -> VendorError {
     refused(Fault::Unsupported, field, text)
 }
 
+/// Names the listener in the error of one of its fields. `index`: the position of the listener in the request.
+pub fn in_listener(index: usize, mut error: VendorError) -> VendorError {
+    if !error.message.starts_with("spec.") {
+        error.message = format!("spec.listeners[{index}].{}", error.message);
+        for field in &mut error.fields {
+            *field = format!("spec.listeners[{index}].{field}");
+        }
+    }
+    error
+}
+
 /// Converts a port number of the contract.
 pub fn port_number(field: &str, number: u32) -> Result<u16, VendorError> {
     let port = u16::try_from(number).ok().filter(|port| *port > 0);

@@ -47,7 +47,6 @@ struct Entry {
 impl BackendSets {
     /// Stores a set of a cluster. Returns the number of backends in the set.
     ///
-    /// # Errors
     /// Returns `BACKEND_SET_UNKNOWN` if the base of a delta is not cached; `FIELD_INVALID` for a missing field, a repeated backend, an ID
     /// that already has other content, or a set larger than the bound for all sets; `QUEUE_FULL` if the sets in use by tasks leave no
     /// space.
@@ -83,7 +82,6 @@ impl BackendSets {
 
     /// Returns a set, ordered by provider ID.
     ///
-    /// # Errors
     /// Returns `BACKEND_SET_UNKNOWN` if the set is not cached: the caller must upload the set and repeat the request.
     pub(crate) fn get(&self, cluster: &str, id: &str) -> Result<Arc<[Backend]>, AdapterError> {
         let now = Instant::now();

@@ -135,7 +135,6 @@ impl<D> Candidates<D> {
 
     /// Returns the load balancer that the vendor's usual controller created for this owner, if there is exactly one such load balancer.
     ///
-    /// # Errors
     /// Returns `OWNED_BY_OTHER` if the load balancer does not belong to this owner alone, or if there are several such load balancers.
     pub(super) fn inherited(&self) -> Result<Option<Shared<D>>, AdapterError> {
         match (&self.shared, self.inherited.as_slice()) {
@@ -159,7 +158,6 @@ impl<D> Candidates<D> {
 
     /// Refuses a writer that a newer writer has replaced.
     ///
-    /// # Errors
     /// Returns `STALE_FENCE` if a tag contains a newer fence.
     pub(super) fn check(&self, fence: &Fence) -> Result<(), AdapterError> {
         self.deletable().iter().try_for_each(|record| check_tag(fence, record.summary.fence.as_ref()))
@@ -167,7 +165,6 @@ impl<D> Candidates<D> {
 
     /// Selects the load balancer that a Service without a load balancer adopts.
     ///
-    /// # Errors
     /// Returns `OWNED_BY_OTHER` if the load balancer has another owner or may not be adopted. The same applies to a load balancer with the
     /// key's name. Adoption by ID alone needs consent: a tag on the load balancer, or the operator's grant to the namespace.
     pub(super) fn adopt(

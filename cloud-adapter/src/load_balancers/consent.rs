@@ -41,7 +41,6 @@ pub(super) fn may_need_any(spec: &LoadBalancerSpec) -> bool {
 impl Asked<'_> {
     /// Refuses fields for which the namespace has no grant.
     ///
-    /// # Errors
     /// Returns `FIELD_INVALID` with all fields that lack a grant. If there is a load balancer, returns `IMMUTABLE_FIELD` instead. The
     /// caller may then repeat the request with the existing values, so that all other changes are made.
     pub(super) fn check(&self, grants: &Grants) -> Result<(), AdapterError> {

@@ -112,7 +112,6 @@ impl<D: Driver> Converger<D> {
 
     /// Refuses a writer if a tag in the listing contains a newer fence of the writer's scope.
     ///
-    /// # Errors
     /// Returns `STALE_FENCE` if a tag contains a newer fence.
     pub(crate) fn check_fence(
         &self,
@@ -129,7 +128,6 @@ impl<D: Driver> Converger<D> {
 
     /// Starts the key's task, joins the running task, or gives the running task the newer goal. Returns the number of the submitted order.
     ///
-    /// # Errors
     /// Returns an error if another replica leads or this replica is shutting down. Returns `STALE_FENCE` or `OPERATION_CONFLICT` if the
     /// running task cannot take the order, and `QUEUE_FULL` if too many tasks of other keys are running.
     pub(crate) fn submit(

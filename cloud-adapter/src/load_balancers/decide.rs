@@ -65,7 +65,6 @@ type Decided<A> = Result<Decision<<A as Driver>::Detail, <A as Driver>::Step>, A
 
 /// Decides the next step, wait or end.
 ///
-/// # Errors
 /// Returns the errors of the driver's plan, and `OWNED_BY_OTHER`. Returns `RESOURCE_GONE` if the load balancer to adopt does not exist, and
 /// `STALE_FENCE` if a tag contains a newer fence.
 pub(crate) fn decide<A: Driver>(
@@ -93,7 +92,6 @@ pub(crate) fn decide<A: Driver>(
 /// Returns the steps that remove a load balancer. A load balancer that existed before its owner is released, unless the operator permits
 /// its deletion.
 ///
-/// # Errors
 /// Returns `VENDOR_UNAVAILABLE` if the load balancer to release is in ERROR, because vendors allow no change before a repair.
 fn removal<A: Driver>(
     driver: &A,

@@ -12,7 +12,7 @@ use super::decide::{Decision, End};
 use crate::vendor::HeldUp;
 
 /// Maximum interval between polls. The interval is limited because queued calls may be sent earlier than estimated.
-const TURN_MAX: Duration = Duration::from_secs(15);
+const POLL_MAX: Duration = Duration::from_secs(15);
 
 /// The types of conditions of running tasks. Source: docs/reference/driver.md.
 const WAITING_FOR: &str = "WaitingFor";
@@ -39,7 +39,7 @@ impl Waits {
         budget: Option<&BudgetWait>,
         held: Option<HeldUp>,
     ) -> Self {
-        let about = budget.map_or(AGAIN, |wait| wait.about.clamp(AGAIN, TURN_MAX));
+        let about = budget.map_or(AGAIN, |wait| wait.about.clamp(AGAIN, POLL_MAX));
         let again = held.as_ref().map_or(about, |held| held.rest.max(about));
         let blocked = match (budget, held.and_then(|held| held.pause)) {
             (_, Some(pause)) if failed.is_some() => Some(waiting(pause)),

@@ -52,7 +52,6 @@ impl Faults {
 
 /// Checks the key and the owner in a request.
 ///
-/// # Errors
 /// Returns `FIELD_INVALID`.
 pub(super) fn identity(
     cluster_id: &str,
@@ -78,7 +77,6 @@ pub(super) fn identity(
 
 /// Validates a specification, first against the contract, then against the capabilities of this cloud.
 ///
-/// # Errors
 /// Returns `FIELD_INVALID` with all faults, `UNKNOWN_PARAMETER` with the most similar known parameter, or `UNSUPPORTED_FEATURE`.
 pub(super) fn spec(
     request: &EnsureLoadBalancerRequest,
@@ -112,7 +110,6 @@ pub(super) fn spec(
 
 /// Returns what the caller permits in order to reach the specification.
 ///
-/// # Errors
 /// Returns `FIELD_INVALID` if the request asks for adoption by ID but contains no ID.
 pub(super) fn terms(request: &EnsureLoadBalancerRequest) -> Result<Terms, AdapterError> {
     let adoption = request.adoption();
@@ -127,7 +124,6 @@ pub(super) fn terms(request: &EnsureLoadBalancerRequest) -> Result<Terms, Adapte
 
 /// Returns the adoption of a deletion, which says whether to also delete a load balancer that has no owner tag yet.
 ///
-/// # Errors
 /// Returns `FIELD_INVALID` for an unknown value.
 pub(super) fn adoption(request: &DeleteLoadBalancerRequest) -> Result<Adoption, AdapterError> {
     let number = request.adoption;

@@ -45,7 +45,6 @@ impl<T: Item> Listing<T> {
     /// Reads the remaining pages. If the future is dropped, the pages already read are kept. `share` returns the cached item for an item
     /// that equals it.
     ///
-    /// # Errors
     /// Returns the errors of the pages, or [`Fault::Unavailable`] if pages shift at each attempt. A failed listing cannot be continued.
     pub(super) async fn complete(
         &mut self,

@@ -108,7 +108,6 @@ struct Listed {
 impl<T: Item, M: Message> Watcher<T, M> {
     /// Starts a watch of the items for which `view` returns a message. `key` returns the key of a message's item, for the checksum.
     ///
-    /// # Errors
     /// Returns `QUEUE_FULL` if the caller, or all callers together, have too many watches of the collection.
     pub(crate) fn new(
         snapshot: Arc<Snapshot<T>>,
@@ -139,7 +138,6 @@ impl<T: Item, M: Message> Watcher<T, M> {
 
     /// Returns the next message. `None`: the watch has ended.
     ///
-    /// # Errors
     /// Returns the error of the last attempt if there is no fresh enough listing. This error ends the watch.
     pub(crate) async fn next(&mut self) -> Option<Result<Frame<M>, VendorError>> {
         loop {

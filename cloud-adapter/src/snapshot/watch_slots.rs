@@ -28,7 +28,6 @@ pub(super) struct WatchSlot {
 impl WatchSlots {
     /// Registers another watch. Without authentication all callers look the same, so the limit per caller does not apply.
     ///
-    /// # Errors
     /// Returns `QUEUE_FULL` if a limit is reached.
     pub(super) fn take(&self, collection: &str, caller: &Caller) -> Result<WatchSlot, AdapterError> {
         self.with(|watches| {

@@ -26,7 +26,6 @@ pub(crate) struct Election {
 impl Election {
     /// Validates the flags of a replica.
     ///
-    /// # Errors
     /// Returns faults of the flags as [`WrongUsage`].
     pub(crate) async fn prepare(
         options: &Options,

@@ -23,7 +23,6 @@ impl Peer {
     /// Checks the security settings for connections to other replicas. For this check, it creates a client that would connect to this
     /// replica itself. `identity` contains the replica's address.
     ///
-    /// # Errors
     /// Returns all invalid settings as [`WrongUsage`].
     pub(crate) fn new(security: ChannelSecurity, identity: &str) -> anyhow::Result<Self> {
         let this = Self { security };

@@ -90,7 +90,6 @@ impl Dispatcher {
 
     /// Queues a call. The call is sent when the scheduler decides so, unless the returned value is dropped earlier.
     ///
-    /// # Errors
     /// Returns the scheduler's refusal.
     pub(super) fn submit(
         &self,
@@ -314,7 +313,6 @@ impl Waiting<'_> {
 
     /// Waits for the result. Must not be called again after the result was returned.
     ///
-    /// # Errors
     /// Returns the scheduler's refusal, or the classified error in the vendor's answer.
     pub(super) async fn answer(&mut self) -> CallResult {
         let answer = (&mut self.answer).await;

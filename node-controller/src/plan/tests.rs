@@ -111,9 +111,9 @@ fn carried_out(node: &Node, plan: &Plan) -> Node {
 /// Plans, executes the plan on a copy of the node, and checks that a second plan is empty.
 #[track_caller]
 fn settled(node: &Node, instance: &Instance) -> Plan {
-    let first = plan(node, &Sighting::Seen(instance));
+    let first = plan(node, &InstanceStatus::Seen(instance));
     let after = carried_out(node, &first);
-    let second = plan(&after, &Sighting::Seen(instance));
+    let second = plan(&after, &InstanceStatus::Seen(instance));
     assert!(second.actions.is_empty(), "the plan does not settle, the second plan is:\n{second}");
     first
 }
@@ -169,7 +169,7 @@ fn provider_id_is_never_overwritten() {
 #[test]
 fn a_node_without_any_provider_id_waits() {
     let instance = Instance { provider_id: String::new(), ..instance("") };
-    assert_snapshot!(plan(&node("a").uninitialised(), &Sighting::Seen(&instance)), @"wait       InstanceWithoutProviderID; retried when something changes");
+    assert_snapshot!(plan(&node("a").uninitialised(), &InstanceStatus::Seen(&instance)), @"wait       InstanceWithoutProviderID; retried when something changes");
 }
 
 // Behaviour: NI11
@@ -235,7 +235,7 @@ fn provided_node_ip_selects_among_the_clouds_addresses() {
 fn unknown_provided_node_ip_keeps_the_node_waiting() {
     let node = node("a").uninitialised().provided("10.0.0.9");
     for instance in [instance("i-1"), instance("i-1").at("InternalIP", "10.0.0.1")] {
-        let plan = plan(&node, &Sighting::Seen(&instance));
+        let plan = plan(&node, &InstanceStatus::Seen(&instance));
         assert!(plan.actions.is_empty());
         assert!(matches!(plan.refusal, Some(Refusal::ProvidedNodeIp { .. })), "{plan}");
         assert_eq!(plan.again, Again::OnChange);
@@ -248,7 +248,7 @@ fn node_cannot_confirm_its_own_address() {
     let node = node("a").provider_id("sim://north/i-1").at("Hostname", "10.0.0.9").provided("10.0.0.9");
     let instance = instance("i-1").at("InternalIP", "10.0.0.1");
     for node in [node.clone().uninitialised(), node.clone()] {
-        let plan = plan(&node, &Sighting::Seen(&instance));
+        let plan = plan(&node, &InstanceStatus::Seen(&instance));
         assert!(matches!(plan.refusal, Some(Refusal::ProvidedNodeIp { .. })), "{plan}");
         assert!(!plan.actions.iter().any(|it| matches!(it, Action::SetAddresses(_) | Action::Initialise(_))));
     }
@@ -395,22 +395,22 @@ fn older_label_names_follow_without_the_cloud() {
     relabel
       label    failure-domain.beta.kubernetes.io/zone=by-hand
     ");
-    for sighting in
-        [Sighting::Away { link: "not reachable".to_owned() }, Sighting::NotVisible, Sighting::Foreign]
+    for status in
+        [InstanceStatus::Away { link: "not reachable".to_owned() }, InstanceStatus::NotVisible, InstanceStatus::Foreign]
     {
-        let first = plan(&node, &sighting);
+        let first = plan(&node, &status);
         assert_eq!(first.to_string(), "relabel\n  label    failure-domain.beta.kubernetes.io/zone=by-hand\n");
-        assert!(plan(&carried_out(&node, &first), &sighting).actions.is_empty());
+        assert!(plan(&carried_out(&node, &first), &status).actions.is_empty());
     }
 }
 
 // Behaviour: NA8, W8
 #[test]
 fn initialised_node_without_a_visible_instance_is_unchanged() {
-    let sightings = [Sighting::Unasked, Sighting::Listing, Sighting::NotVisible, Sighting::Foreign];
-    for sighting in sightings {
-        let plan = plan(&node("a").provider_id("sim://north/i-1"), &sighting);
-        assert_eq!(plan, done(Vec::new()), "{sighting:?}");
+    let statuses = [InstanceStatus::Unasked, InstanceStatus::Listing, InstanceStatus::NotVisible, InstanceStatus::Foreign];
+    for status in statuses {
+        let plan = plan(&node("a").provider_id("sim://north/i-1"), &status);
+        assert_eq!(plan, done(Vec::new()), "{status:?}");
     }
 }
 
@@ -418,23 +418,23 @@ fn initialised_node_without_a_visible_instance_is_unchanged() {
 fn waiting_node_gets_a_reason_and_a_retry() {
     let error = "VENDOR_THROTTLED: slow down".to_owned();
     let again = Again::After(Duration::from_secs(7));
-    let sightings = [
-        Sighting::Unasked,
-        Sighting::Listing,
-        Sighting::NotVisible,
-        Sighting::Foreign,
-        Sighting::Ambiguous {
+    let statuses = [
+        InstanceStatus::Unasked,
+        InstanceStatus::Listing,
+        InstanceStatus::NotVisible,
+        InstanceStatus::Foreign,
+        InstanceStatus::Ambiguous {
             provider_ids: vec!["sim://north/i-1".to_owned(), "sim://north/i-2".to_owned()],
         },
-        Sighting::Failed { reason: Reason::VendorUnavailable, error, again },
-        Sighting::Away { link: "not reachable".to_owned() },
+        InstanceStatus::Failed { reason: Reason::VendorUnavailable, error, again },
+        InstanceStatus::Away { link: "not reachable".to_owned() },
     ];
     let node = node("a").uninitialised();
     let line = |plan: Plan| match plan.to_string() {
         nothing if nothing.is_empty() => format!("wait, again {:?}\n", plan.again),
         line => line,
     };
-    let shown: String = sightings.iter().map(|sighting| line(plan(&node, sighting))).collect();
+    let shown: String = statuses.iter().map(|status| line(plan(&node, status))).collect();
     assert_snapshot!(shown, @r"
     look up
     wait, again OnChange
@@ -509,13 +509,13 @@ proptest! {
         let turned = |node: &Node| Node { taints: node.taints.iter().rev().cloned().collect(), ..node.clone() };
         let other = turned(&node);
         let (straight, other) =
-            [&node, &other].map(|it| carried_out(it, &plan(it, &Sighting::Seen(&instance)))).into();
+            [&node, &other].map(|it| carried_out(it, &plan(it, &InstanceStatus::Seen(&instance)))).into();
         assert_eq!(turned(&other), straight);
     }
 
     #[test]
     fn foreign_taints_labels_and_provider_ids_are_unchanged(node in any_node(), instance in any_instance()) {
-        let plan = plan(&node, &Sighting::Seen(&instance));
+        let plan = plan(&node, &InstanceStatus::Seen(&instance));
         let after = carried_out(&node, &plan);
         let foreign = |node: &Node| -> Vec<Taint> {
             node.taints.iter().filter(|taint| taint.key != UNINITIALISED).cloned().collect()
@@ -535,7 +535,7 @@ proptest! {
         node in any_node(),
         instance in any_instance(),
     ) {
-        let plan = plan(&node, &Sighting::Seen(&instance));
+        let plan = plan(&node, &InstanceStatus::Seen(&instance));
         let is_last = |action: &Action| matches!(action, Action::Initialise(_));
         if let Some(at) = plan.actions.iter().position(is_last) {
             assert_eq!(at, plan.actions.len() - 1);

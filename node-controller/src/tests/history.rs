@@ -73,7 +73,7 @@ impl Truth {
         Self { uid: format!("uid-{name}"), name, proofs: None }
     }
 
-    fn observe(&mut self, world: &World, sight: Observation) {
+    fn observe(&mut self, world: &World, observation: Observation) {
         let ready = controller_core::node::is_ready(&world.node(&self.name));
         let id = id(&self.name);
         let (listed, proven) = world.cloud.read(|state| {
@@ -81,7 +81,7 @@ impl Truth {
             (listed, !listed && state.gone.contains(&id) && !state.failing.contains(&id))
         });
         let now = Instant::now();
-        if ready || (listed && sight.adapter) {
+        if ready || (listed && observation.adapter) {
             self.proofs = None;
         } else if proven {
             self.proofs = Some((self.proofs.map_or(now, |(first, _)| first), now));
@@ -108,7 +108,7 @@ impl Truth {
     }
 }
 
-async fn happens(world: &mut World, truths: &mut [Truth; NODES], moment: Moment, sight: &mut Observation) {
+async fn happens(world: &mut World, truths: &mut [Truth; NODES], moment: Moment, observation: &mut Observation) {
     let id = |n: usize| id(&format!("n{n}"));
     match moment {
         Moment::Ends(n) => world.cloud.end(&id(n)),
@@ -124,16 +124,16 @@ async fn happens(world: &mut World, truths: &mut [Truth; NODES], moment: Moment,
         }),
         Moment::AdapterAway(away) => {
             world.cloud.away(away);
-            sight.adapter = !away;
+            observation.adapter = !away;
             sleep(CATCH_UP).await;
         }
         Moment::ServerAway(away) => {
             world.kube.away(away);
-            sight.server = !away;
+            observation.server = !away;
             sleep(CATCH_UP).await;
         }
         // Without an API server no kubelet can report.
-        Moment::Ready(..) | Moment::Recreated(_) if !sight.server => {}
+        Moment::Ready(..) | Moment::Recreated(_) if !observation.server => {}
         Moment::Ready(n, ready) => world.set_ready(&truths[n].name, if ready { "True" } else { "Unknown" }),
         Moment::Recreated(n) => {
             let truth = &mut truths[n];
@@ -161,20 +161,20 @@ async fn deletions_without_proof_fail(history: &[(u64, Moment)]) -> usize {
         world.kube.put::<Node>(known(&truth.name).ready("Unknown"));
     }
     world.start();
-    let (mut n_deleted, mut sight) = (0, Observation { adapter: true, server: true });
+    let (mut n_deleted, mut observation) = (0, Observation { adapter: true, server: true });
     for (seconds, moment) in history {
         // Avoids the instants at which the controller acts.
         sleep(Duration::from_secs(*seconds) + Duration::from_millis(3)).await;
         for n in 0..NODES {
-            truths[n].observe(&world, sight);
+            truths[n].observe(&world, observation);
             if truths[n].judge(&world, history) {
                 n_deleted += 1;
-                happens(&mut world, &mut truths, Moment::Recreated(n), &mut sight).await;
-                truths[n].observe(&world, sight);
+                happens(&mut world, &mut truths, Moment::Recreated(n), &mut observation).await;
+                truths[n].observe(&world, observation);
             }
         }
-        happens(&mut world, &mut truths, *moment, &mut sight).await;
-        truths.iter_mut().for_each(|truth| truth.observe(&world, sight));
+        happens(&mut world, &mut truths, *moment, &mut observation).await;
+        truths.iter_mut().for_each(|truth| truth.observe(&world, observation));
     }
     n_deleted
 }

@@ -20,7 +20,7 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_mins(5);
 /// Time for the cache to show a completed action, before the action is repeated. The time doubles with each repetition, so that a route
 /// that repeatedly becomes a black hole is not replaced in a tight loop.
-const FIRST_SIGHT: Duration = Duration::from_secs(15);
+const CACHE_LAG: Duration = Duration::from_secs(15);
 
 /// The outcome for one route.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl Outcome {
             first.saturating_mul(2_u32.saturating_pow(n_tries.saturating_sub(1))).min(LAST_RETRY)
         };
         match self {
-            Self::Done => doubled(FIRST_SIGHT),
+            Self::Done => doubled(CACHE_LAG),
             Self::Pending { again } => again.unwrap_or_else(|| doubled(FIRST_RETRY)).max(FIRST_RETRY),
             // The longer delay applies: the adapter's delay is for one attempt, while the backoff counts all attempts.
             Self::Failed { again, .. } => doubled(FIRST_RETRY).max(again.unwrap_or_default()),

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::plan::condition::{Change, Network};
 
 /// Maximum lag of the cache behind a write. No write is repeated within this time.
-const ECHO: Duration = Duration::from_secs(5);
+const CACHE_LAG: Duration = Duration::from_secs(5);
 
 /// The order of the last attempts to write conditions.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ impl WriteOrder {
         let mut written = std::mem::take(&mut self.written);
         self.held_back = None;
         changes.retain(|change| match written.remove_entry(&change.node_uid) {
-            Some((uid, (network, at))) if network == change.network && now < at + ECHO => {
+            Some((uid, (network, at))) if network == change.network && now < at + CACHE_LAG => {
                 self.written.insert(uid, (network, at));
                 self.held_back = self.held_back.into_iter().chain([at]).min();
                 false
@@ -55,7 +55,7 @@ impl WriteOrder {
 
     /// Returns the time until the cache must show the writes. If the cache still differs then, another client has overwritten the writes.
     pub(crate) fn rest(&self, now: Instant) -> Option<Duration> {
-        self.held_back.map(|written| (written + ECHO).duration_since(now))
+        self.held_back.map(|written| (written + CACHE_LAG).duration_since(now))
     }
 
     /// Records an attempt with any outcome.
@@ -89,13 +89,13 @@ mod tests {
         assert_eq!(order(&mut turns, "wx"), "wx");
         changes("wx").iter().for_each(|change| turns.wrote(change, Instant::now()));
         assert_eq!(turns.rest(Instant::now()), None);
-        tokio::time::advance(ECHO / 2).await;
+        tokio::time::advance(CACHE_LAG / 2).await;
         assert_eq!(order(&mut turns, "wxy"), "y");
-        assert_eq!(turns.rest(Instant::now()), Some(ECHO / 2));
+        assert_eq!(turns.rest(Instant::now()), Some(CACHE_LAG / 2));
         let other = Change { network: Network::Unavailable, ..changes("x").remove(0) };
         let changes = turns.sort(vec![changes("w").remove(0), other.clone()], Instant::now());
         assert_eq!(changes, [other], "a different value is written");
-        tokio::time::advance(ECHO / 2).await;
+        tokio::time::advance(CACHE_LAG / 2).await;
         assert_eq!(order(&mut turns, "w"), "w", "another client overwrote it");
         assert_eq!(turns.rest(Instant::now()), None);
     }

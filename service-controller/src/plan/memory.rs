@@ -17,7 +17,7 @@ use self::{
     pacing::{Pacing, rest},
     reported::Reported,
     settings::Settings,
-    state::{Effect, Orphan, Sighting, State},
+    state::{Effect, Orphan, CacheView, State},
 };
 use super::{
     Action, Ask, Fact,
@@ -248,7 +248,7 @@ impl Memory {
 
     /// Whether the orphan disappeared from the cache, which means that another client deleted it.
     pub(crate) fn has_vanished(&self) -> bool {
-        self.orphan().is_some_and(|orphan| orphan.sighting == Sighting::Vanished)
+        self.orphan().is_some_and(|orphan| orphan.cache_view == CacheView::Vanished)
     }
 
     pub(crate) fn is_orphan_reported(&self) -> bool {

@@ -37,8 +37,6 @@ const FILES: [&str; 17] = [
 /// Paths that this step skips: generated files, texts of other projects, and the tests of this step.
 const APART: [&str; 6] =
     ["/generated/", PAGE, "typos.toml", "Cargo.toml", "package-lock.json", "xtask/src/check/words"];
-/// Exceptions in which a refused word is right: the path, and the text of the line.
-const EXCEPTIONS: [(&str, &str); 0] = [];
 
 /// Fails if a file contains a refused word, and lists all of them.
 pub(crate) fn are_plain() -> anyhow::Result<()> {
@@ -95,13 +93,8 @@ fn terms(cell: &str) -> Vec<Word> {
 }
 
 fn faults_of(path: &str, text: &str, words: &[Word]) -> Vec<String> {
-    let is_exception =
-        |line: &str| EXCEPTIONS.iter().any(|(file, part)| *file == path && line.contains(part));
     let mut faults = Vec::new();
     for (number, line) in prose(path, text) {
-        if is_exception(&line) {
-            continue;
-        }
         let line = line.to_lowercase();
         let found = words.iter().filter(|it| it.is_in(&line));
         faults

@@ -275,11 +275,11 @@ mod tests {
     #[test]
     fn missing_packages_are_reported() {
         assert_eq!(repair(Arch::Arm64, true, true), None);
-        let told = repair(Arch::Arm64, false, false).unwrap();
+        let hint = repair(Arch::Arm64, false, false).unwrap();
         for words in
             ["rustup target add aarch64-unknown-linux-gnu", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"]
         {
-            assert!(told.contains(words), "{told}");
+            assert!(hint.contains(words), "{hint}");
         }
         assert!(repair(Arch::Amd64, true, false).unwrap().contains("gcc-x86-64-linux-gnu"));
         assert!(old("2.31").unwrap().contains("2.35"));

@@ -40,10 +40,12 @@ pub(super) fn read(text: &str) -> Help {
         if let Some(flag) = usage_of(line).filter(|_| heading.is_some()) {
             let (usage, beside) = flag.split_once("  ").unwrap_or((flag, ""));
             let mut said = vec![beside.trim().to_owned()];
+            // A description beside its flag continues with a deeper indentation, but has no list.
+            let is_beside = !beside.trim().is_empty();
             let mut of_values = false;
             while let Some(more) = rest.next_if(|line| line.trim().is_empty() || indent(line) > INDENT_MAX) {
                 of_values = more.trim() == VALUES || (of_values && !more.trim().is_empty());
-                said.push(if of_values { more.trim().to_owned() } else { entry(more) });
+                said.push(if of_values || is_beside { more.trim().to_owned() } else { entry(more) });
             }
             if !["-h, --help", "-V, --version"].contains(&usage) {
                 let group = heading.clone().unwrap_or_default();
@@ -112,7 +114,7 @@ fn described(usage: &str, said: &[String]) -> Flag {
     let default = cut(&mut text, DEFAULT);
     let short = cut(&mut text, SHORT_VALUES);
     let variable = cut(&mut text, VARIABLE);
-    let mut parts = vec![text.split_whitespace().collect::<Vec<_>>().join(" ")];
+    let mut parts = vec![text.split_whitespace().collect::<Vec<_>>().join(" ").trim_end_matches(';').to_owned()];
     parts.extend(values.iter().filter_map(|value| Some(value.strip_prefix(VALUES)?.trim().to_owned())));
     parts.extend(short.map(|words| format!("One of `{}`", words.replace(", ", "`, `"))));
     parts.extend(variable.map(|name| format!("Also from the variable `{}`", name.trim_end_matches('='))));
@@ -152,7 +154,7 @@ fn blocks(said: &[String]) -> Vec<String> {
 mod tests {
     use super::read;
 
-    const HELP: &str = "Does this\nand that\n\nAnd more.\n\nUsage: x [OPTIONS] --id <UID>\n\nOptions:\n  -h, --help\n          Print help\n\nWork:\n      --id <UID>\n          Who it\n          is\n\n            a:b\n                that one\n          \n          [env: ID=]\n          [default: 10]\n\n      --mode <MODE>\n          How\n\n          Possible values:\n          - auto: By\n            itself\n          - text\n\n  -q, --quiet  Says less\n\nExample:\n  x --id 1\n";
+    const HELP: &str = "Does this\nand that\n\nAnd more.\n\nUsage: x [OPTIONS] --id <UID>\n\nOptions:\n  -h, --help\n          Print help\n\nWork:\n      --id <UID>\n          Who it\n          is\n\n            a:b\n                that one\n          \n          [env: ID=]\n          [default: 10]\n\n      --mode <MODE>\n          How\n\n          Possible values:\n          - auto: By\n            itself\n          - text\n\n  -q, --quiet  Says less\n               than usual\n\nExample:\n  x --id 1\n";
 
     #[test]
     fn flags_are_read_with_their_heading_text_and_default() {
@@ -168,9 +170,9 @@ mod tests {
             })
             .collect();
         let expected = [
-            "Work/--id <UID>/Who it is `a:b`: that one;. Also from the variable `ID`/Some(\"10\")",
+            "Work/--id <UID>/Who it is `a:b`: that one. Also from the variable `ID`/Some(\"10\")",
             "Work/--mode <MODE>/How. `auto`: By itself; `text`/None",
-            "Work/-q, --quiet/Says less/None",
+            "Work/-q, --quiet/Says less than usual/None",
         ];
         assert_eq!(flags, expected);
     }

@@ -237,7 +237,7 @@ fn part(name: &str, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result
 fn notes(root: &Path, state: &State, version: &str, args: &BuildArgs) -> anyhow::Result<String> {
     let changelog = read(root, "CHANGELOG.md")?;
     let changes = match changelog::section(&changelog, version) {
-        Some(section) if state.told => section.to_owned(),
+        Some(section) if state.in_changelog => section.to_owned(),
         Some(_) | None => changelog::changes(&prepare::fragments(root)?)?,
     };
     let arches = arches(args)?.iter().map(|arch| arch.name()).collect::<Vec<_>>().join(" and ");

@@ -20,7 +20,7 @@ pub(super) struct State {
     /// Whether the version's tag points to this commit. `None`: the version has no tag.
     pub(super) tagged: Option<bool>,
     /// Whether the changelog contains a section for the version.
-    pub(super) told: bool,
+    pub(super) in_changelog: bool,
     /// Files with texts that the owner must replace before the first publication, and these texts.
     pub(super) placeholders: Vec<(&'static str, &'static str)>,
 }
@@ -37,7 +37,7 @@ impl State {
         Ok(Self {
             changed: !git::output(["status", "--porcelain"])?.is_empty(),
             tagged: tagged(&version)?,
-            told: changelog::section(&changelog, &version).is_some(),
+            in_changelog: changelog::section(&changelog, &version).is_some(),
             placeholders: chart::placeholders(root)?,
             versions,
         })
@@ -73,7 +73,7 @@ impl State {
                 "{file} has the placeholder {text:?}; the owner of the project replaces it before the first \
                  publication; to practise a release, add --rehearsal"
             ))
-        } else if !self.told {
+        } else if !self.in_changelog {
             Some(format!(
                 "CHANGELOG.md has no section {version}; run `cargo xtask release prepare {version}` and commit, or add --draft"
             ))
@@ -112,7 +112,7 @@ mod tests {
 
     fn state() -> State {
         let versions = ["Cargo.toml", "Chart.yaml"].map(|place| (place, "0.2.0".to_owned())).to_vec();
-        State { versions, changed: false, tagged: None, told: true, placeholders: Vec::new() }
+        State { versions, changed: false, tagged: None, in_changelog: true, placeholders: Vec::new() }
     }
 
     fn version(text: &str) -> Version {
@@ -131,7 +131,7 @@ mod tests {
         let said = |state: State| state.refusal(&version("0.2.0")).unwrap();
         assert!(said(State { changed: true, ..state() }).contains("git status"));
         assert!(said(State { tagged: Some(false), ..state() }).contains("git checkout v0.2.0"));
-        assert!(said(State { told: false, ..state() }).contains("release prepare 0.2.0"));
+        assert!(said(State { in_changelog: false, ..state() }).contains("release prepare 0.2.0"));
         let placeholders = vec![("Chart.yaml", "a.invalid")];
         assert!(
             said(State { placeholders, ..state() }).contains("Chart.yaml has the placeholder \"a.invalid\"")

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use cloud_adapter::{
     driver::{DesiredLoadBalancer, VendorError},
-    kit::{invalid, port_number, unsupported, whole_seconds},
+    kit::{in_listener, invalid, port_number, unsupported, whole_seconds},
 };
 use cloud_api_proto::v1alpha1::{
     self as contract, Protocol,
@@ -107,7 +107,7 @@ fn ports(
 ) -> Result<BTreeMap<Port, WantedPort>, VendorError> {
     let all = Ports::read(desired, parameters, site)?;
     let listeners = desired.spec.listeners.iter().enumerate();
-    listeners.map(|(at, listener)| all.port(listener).map_err(|error| within(at, error))).collect()
+    listeners.map(|(at, listener)| all.port(listener).map_err(|error| in_listener(at, error))).collect()
 }
 
 /// Returns the desired floating IP. IPv6 addresses are public without a floating IP.
@@ -364,14 +364,4 @@ fn timeout(field: &str, asked: Option<prost_types::Duration>) -> Result<Option<u
     let Some(asked) = asked else { return Ok(None) };
     let read = Duration::try_from(asked).ok().filter(|one| !one.is_zero()).and_then(within_max);
     read.map(Some).ok_or_else(|| invalid(field, "must be more than 0 and at most 24 days"))
-}
-
-fn within(at: usize, mut error: VendorError) -> VendorError {
-    if !error.message.starts_with("spec.") {
-        error.message = format!("spec.listeners[{at}].{}", error.message);
-        for field in &mut error.fields {
-            *field = format!("spec.listeners[{at}].{field}");
-        }
-    }
-    error
 }

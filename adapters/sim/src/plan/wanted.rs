@@ -7,7 +7,7 @@ use std::{
 
 use cloud_adapter::{
     driver::{DesiredLoadBalancer, Location, VendorError},
-    kit::{self, Region, invalid, port_number, unsupported, whole_seconds},
+    kit::{self, Region, in_listener, invalid, port_number, unsupported, whole_seconds},
 };
 use cloud_api_proto::v1alpha1::{
     self as contract, Backend, Protocol, health_check, listener, load_balancer_spec, session_affinity,
@@ -89,7 +89,7 @@ impl Wanted {
         let all = Pools::read(desired, &families, region)?;
         let mut ports = BTreeMap::new();
         for (at, listener) in spec.listeners.iter().enumerate() {
-            let (port, wanted) = all.port(listener).map_err(|error| within(at, error))?;
+            let (port, wanted) = all.port(listener).map_err(|error| in_listener(at, error))?;
             ports.insert(port, wanted);
         }
         let (placement, tags) = (placement(spec), ownership::balancer_tags(desired));
@@ -346,14 +346,4 @@ fn threshold(field: &str, asked: Option<u32>, default: u32) -> Result<u32, Vendo
         Some(0) => Err(invalid(field, "must be at least 1")),
         Some(asked) => Ok(asked),
     }
-}
-
-fn within(at: usize, mut error: VendorError) -> VendorError {
-    if !error.message.starts_with("spec.") {
-        error.message = format!("spec.listeners[{at}].{}", error.message);
-        for field in &mut error.fields {
-            *field = format!("spec.listeners[{at}].{field}");
-        }
-    }
-    error
 }

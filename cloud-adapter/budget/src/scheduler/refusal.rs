@@ -19,7 +19,7 @@ const HEADROOM: f64 = 1.25;
 /// Maximum jitter as a share of the delay, so that callers refused together do not retry together.
 const JITTER: f64 = 0.2;
 /// Number of recorded retry times above which past retry times are removed.
-const PROMISES: usize = 1024;
+const RETRY_TIMES_MAX: usize = 1024;
 
 impl Scheduler {
     /// Makes space in the queue for a call, or refuses the call.
@@ -121,7 +121,7 @@ impl Scheduler {
     /// arrive together.
     fn promise(&mut self, now: Time, waiting: &Waiting, forecast: &Forecast) -> Time {
         let call = &waiting.call;
-        if self.promised.len() >= PROMISES {
+        if self.promised.len() >= RETRY_TIMES_MAX {
             self.promised.retain(|_, at| *at > now);
         }
         let turns = u32::try_from(self.queue.namespaces(call)).unwrap_or(u32::MAX);

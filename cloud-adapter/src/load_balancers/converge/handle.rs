@@ -45,7 +45,6 @@ impl<D: Clone> Handle<D> {
     /// Waits until the task has ended, but no longer than until `until`. Returns the progress of the task, and adds its cost to the
     /// caller's meter.
     ///
-    /// # Errors
     /// Returns `OPERATION_CONFLICT` as soon as a newer desired state replaces the order with this number.
     pub(crate) async fn wait(
         mut self,

@@ -36,7 +36,6 @@ impl<D: Driver> Found<D> {
 impl<D: Driver> Executor<D> {
     /// Observes the key's load balancers, and decides the next action.
     ///
-    /// # Errors
     /// Returns an error if the term is over, and the errors of the observation and of the decision.
     pub(super) async fn observe(
         &self,

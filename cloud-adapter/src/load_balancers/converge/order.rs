@@ -27,7 +27,6 @@ impl Order {
 
     /// Merges a newer request into this order. Returns whether the goal changed.
     ///
-    /// # Errors
     /// If the goals differ, returns `STALE_FENCE` for an older fence of the same scope, and `OPERATION_CONFLICT` for a fence of another
     /// scope.
     pub(super) fn merge(&mut self, newer: Self) -> Result<bool, AdapterError> {

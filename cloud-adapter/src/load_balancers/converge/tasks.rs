@@ -34,7 +34,6 @@ impl<H> Tasks<H> {
 
     /// Checks that another task may start.
     ///
-    /// # Errors
     /// Returns `QUEUE_FULL` if the limit is reached.
     pub(super) fn check_place(&self) -> Result<(), AdapterError> {
         if self.0.len() < TASKS_MAX {

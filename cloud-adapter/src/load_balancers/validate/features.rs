@@ -29,7 +29,6 @@ fn refusal(need: &Need, cloud: &Description) -> Option<AdapterError> {
 
 /// Refuses the first requested feature whose capability this cloud lacks.
 ///
-/// # Errors
 /// Returns `UNSUPPORTED_FEATURE` with `field` and `capability`.
 pub(super) fn check(spec: &LoadBalancerSpec, cloud: &Description) -> Result<(), AdapterError> {
     needs(spec).iter().find_map(|need| refusal(need, cloud)).map_or(Ok(()), Err)

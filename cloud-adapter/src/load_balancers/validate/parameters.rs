@@ -13,7 +13,6 @@ const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_
 
 /// Refuses the first parameter that is unknown or has an invalid value.
 ///
-/// # Errors
 /// Returns `UNKNOWN_PARAMETER` with the most similar known parameter, or `FIELD_INVALID` for an invalid value.
 pub(super) fn check(values: &BTreeMap<String, String>, declared: &[Parameter]) -> Result<(), AdapterError> {
     for (key, value) in values {

@@ -96,30 +96,30 @@ pub(super) trait Message<T> {
 
 impl Message<Instance> for WatchInstancesResponse {
     fn event(self) -> Option<Event<Instance>> {
-        use watch_instances_response::Event as Told;
+        use watch_instances_response::Event as WatchEvent;
 
         Some(match self.event? {
-            Told::Reset(reset) => Event::Reset(reset.scope),
-            Told::Items(items) => Event::Items(items.items),
-            Told::Synced(synced) => return end(&synced),
-            Told::Upsert(instance) => Event::Upsert(instance),
-            Told::Gone(gone) => Event::Gone(gone.provider_id),
-            Told::Bookmark(bookmark) => return sign(&bookmark),
+            WatchEvent::Reset(reset) => Event::Reset(reset.scope),
+            WatchEvent::Items(items) => Event::Items(items.items),
+            WatchEvent::Synced(synced) => return end(&synced),
+            WatchEvent::Upsert(instance) => Event::Upsert(instance),
+            WatchEvent::Gone(gone) => Event::Gone(gone.provider_id),
+            WatchEvent::Bookmark(bookmark) => return sign(&bookmark),
         })
     }
 }
 
 impl Message<Route> for WatchRoutesResponse {
     fn event(self) -> Option<Event<Route>> {
-        use watch_routes_response::Event as Told;
+        use watch_routes_response::Event as WatchEvent;
 
         Some(match self.event? {
-            Told::Reset(reset) => Event::Reset(reset.scope),
-            Told::Items(items) => Event::Items(items.items),
-            Told::Synced(synced) => return end(&synced),
-            Told::Upsert(route) => Event::Upsert(route),
-            Told::Gone(gone) => Event::Gone(gone.vendor_id),
-            Told::Bookmark(bookmark) => return sign(&bookmark),
+            WatchEvent::Reset(reset) => Event::Reset(reset.scope),
+            WatchEvent::Items(items) => Event::Items(items.items),
+            WatchEvent::Synced(synced) => return end(&synced),
+            WatchEvent::Upsert(route) => Event::Upsert(route),
+            WatchEvent::Gone(gone) => Event::Gone(gone.vendor_id),
+            WatchEvent::Bookmark(bookmark) => return sign(&bookmark),
         })
     }
 }

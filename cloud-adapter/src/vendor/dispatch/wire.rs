@@ -21,7 +21,6 @@ const ANSWER_MAX: usize = 16 * 1024 * 1024;
 pub(in crate::vendor) trait Transport: fmt::Debug + Send + Sync {
     /// Sends one request and reads the whole answer.
     ///
-    /// # Errors
     /// Returns [`Fault::Unavailable`] if no connection was made, and [`Fault::OutcomeUnknown`] for a write whose answer was lost.
     fn send(
         &self,
@@ -38,7 +37,6 @@ pub(in crate::vendor) struct Wire(reqwest::Client);
 impl Wire {
     /// Creates the client. Opens no connection yet. If `ca` is set, its PEM certificates are trusted in place of the system's CAs.
     ///
-    /// # Errors
     /// Returns an error if the TLS library cannot be set up, or a certificate cannot be read.
     #[expect(clippy::disallowed_methods, reason = "the only client, behind the permit")]
     pub(in crate::vendor) fn new(ca: Option<&[u8]>) -> Result<Self, reqwest::Error> {

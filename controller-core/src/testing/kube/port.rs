@@ -38,16 +38,14 @@ impl KubePort {
 impl FakeKube {
     /// Opens a port.
     ///
-    /// # Errors
-    /// No free port, or the kubeconfig cannot be written.
+    /// Returns an error if no port is free, or the kubeconfig cannot be written.
     pub async fn listen(&self) -> io::Result<KubePort> {
         self.listen_with(Router::new()).await
     }
 
     /// Opens a port that also has these routes, for what the API server answers without objects: discovery documents and reviews.
     ///
-    /// # Errors
-    /// No free port, or the kubeconfig cannot be written.
+    /// Returns an error if no port is free, or the kubeconfig cannot be written.
     pub async fn listen_with(&self, routes: Router) -> io::Result<KubePort> {
         // The kube client requires a crypto provider; a process installs one at its start.
         let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default().is_ok();

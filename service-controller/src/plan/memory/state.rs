@@ -50,13 +50,13 @@ pub(crate) enum Task {
 pub(crate) struct Orphan {
     /// Time since when the Service is missing, counted from the start of the process.
     pub(super) since: Duration,
-    pub(super) sighting: Sighting,
+    pub(super) cache_view: CacheView,
     pub(super) reported: bool,
 }
 
 /// Whether the cache has shown the load balancer since the Service disappeared from the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sighting {
+pub(crate) enum CacheView {
     Never,
     Shown,
     /// The cache showed the load balancer and later did not, so another client deleted it.
@@ -260,20 +260,20 @@ fn service_missing(state: &State, shown: Option<bool>, now: Duration) -> Transit
             State::Removing { missing_since: Some(missing_since.unwrap_or(now)) }
         }
         State::Orphaned(orphan) => {
-            let sighting = match (orphan.sighting, shown) {
-                (_, Some(true)) => Sighting::Shown,
-                (Sighting::Shown, Some(false)) => Sighting::Vanished,
-                (sighting, _) => sighting,
+            let cache_view = match (orphan.cache_view, shown) {
+                (_, Some(true)) => CacheView::Shown,
+                (CacheView::Shown, Some(false)) => CacheView::Vanished,
+                (cache_view, _) => cache_view,
             };
-            State::Orphaned(Orphan { sighting, ..orphan })
+            State::Orphaned(Orphan { cache_view, ..orphan })
         }
         State::Unknown
         | State::Ensuring(_)
         | State::Settled(_)
         | State::Updating(..)
         | State::Forgotten { .. } => {
-            let sighting = if shown == Some(true) { Sighting::Shown } else { Sighting::Never };
-            State::Orphaned(Orphan { since: now, sighting, reported: false })
+            let cache_view = if shown == Some(true) { CacheView::Shown } else { CacheView::Never };
+            State::Orphaned(Orphan { since: now, cache_view, reported: false })
         }
     };
     (state, vec![])

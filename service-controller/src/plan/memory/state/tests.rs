@@ -151,7 +151,7 @@ fn examples() -> Vec<State> {
         State::Ensuring(Task::Build),
         State::Settled(confirmed()),
         State::Updating(before, Task::Hosts { since: SECOND }),
-        State::Orphaned(Orphan { since: SECOND, sighting: Sighting::Shown, reported: false }),
+        State::Orphaned(Orphan { since: SECOND, cache_view: CacheView::Shown, reported: false }),
         State::Removing { missing_since: None },
         State::Removed,
         State::Forgotten { vendor_ids: ["lb-1".to_owned()].into(), at: SECOND },
