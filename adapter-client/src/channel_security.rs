@@ -101,7 +101,6 @@ pub(crate) struct Secured {
 }
 
 impl ChannelSecurity {
-    /// Validates the settings for `target`, and reads all files.
     pub(crate) fn check(&self, target: &Target) -> Result<Secured, Vec<Fault>> {
         let mut faults = self.contradictions(target);
         let mut note = |fault| faults.push(fault);

@@ -34,7 +34,6 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_LIMIT: Duration = Duration::from_secs(3);
 pub(crate) const HEARD_WITHIN: Duration = KEEPALIVE_INTERVAL.saturating_add(KEEPALIVE_LIMIT);
 
-/// Address of a replica.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Address {
     Tcp(HostPort),
@@ -68,12 +67,10 @@ impl Line {
         Ok(Self { channel, token: secured.token.clone() })
     }
 
-    /// Wraps an existing channel.
     pub(crate) fn over(channel: Channel) -> Self {
         Self { channel, token: None }
     }
 
-    /// Sends a request with the caller's token.
     pub(crate) async fn send(
         mut self,
         mut request: http::Request<Body>,

@@ -24,7 +24,6 @@ pub(crate) struct Found {
     pub(crate) trouble: Option<String>,
 }
 
-/// Health of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     /// The replica has not reported yet.
@@ -67,7 +66,6 @@ pub(crate) enum Rank {
 /// Replicas that failed during a call, with their rank at that time. A replica whose rank has changed since is tried again.
 pub(crate) type Tried = BTreeMap<Address, Rank>;
 
-/// A replica to call.
 #[derive(Clone, Debug)]
 pub(crate) struct Pick {
     pub(crate) address: Address,
@@ -75,7 +73,6 @@ pub(crate) struct Pick {
     pub(crate) line: Line,
 }
 
-/// The state of all replicas.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     replicas: BTreeMap<Address, Replica>,
@@ -99,7 +96,7 @@ impl State {
     }
 
     /// Whether a better replica appeared while the called replica has not responded. False if the called replica reports that it does not
-    /// serve: such a replica is reachable and will answer the call.
+    /// serve, because such a replica is reachable and will answer the call.
     pub(crate) fn has_replaced(&self, pick: &Pick, tried: &Tried) -> bool {
         let there = self.replicas.get(&pick.address).is_some_and(|it| it.health == Health::Standby);
         let better = |best: Pick| best.address != pick.address && best.rank > pick.rank;

@@ -31,7 +31,7 @@ use crate::{
     wrong_usage::WrongUsage,
 };
 
-/// Delays between attempts to read from the API server at start: the API server may restart, or the permission may be created after the
+/// Delays between attempts to read from the API server at start. The API server may restart, or the permission may be created after the
 /// pod. All attempts end within a minute, before the liveness probe restarts the container, so that the log has the error.
 const DELAYS: ExponentialBuilder = ExponentialBuilder::new()
     .with_min_delay(Duration::from_millis(250))
@@ -136,7 +136,11 @@ async fn prepare(ca: &CaSecret) -> anyhow::Result<()> {
             "Cannot prepare the CA of the adapter's certificates"
         );
     };
-    (async || ca.prepare(wall()).await.map(drop)).retry(DELAYS).notify(report).await.context("--tls-ca-secret")
+    (async || ca.prepare(wall()).await.map(drop))
+        .retry(DELAYS)
+        .notify(report)
+        .await
+        .context("--tls-ca-secret")
 }
 
 async fn authentication(
@@ -200,8 +204,7 @@ impl Fresh {
     }
 }
 
-/// Counts a reload of a certificate. After refused new files, a renewal of the old certificate does not clear the gauge: the files on disk
-/// are still refused.
+/// After new files were refused, a renewal of the old certificate does not clear the gauge, because the files on disk are still invalid.
 fn count(metrics: &Metrics, refused: &AtomicBool, occasion: Occasion, taken: bool) {
     if occasion == Occasion::Changed {
         refused.store(!taken, Relaxed);

@@ -12,13 +12,11 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Creates a clock whose current time is `wall`.
     #[must_use]
     pub(crate) fn starting_at(wall: SystemTime) -> Self {
         Self { wall, started: Instant::now() }
     }
 
-    /// Converts an instant to wall-clock time.
     #[must_use]
     pub(crate) fn at(&self, instant: Instant) -> SystemTime {
         match instant.checked_duration_since(self.started) {
@@ -36,14 +34,12 @@ impl Clock {
         now.checked_sub(age).unwrap_or(self.started)
     }
 
-    /// Returns the current wall-clock time.
     #[must_use]
     pub(crate) fn now(&self) -> SystemTime {
         self.at(Instant::now())
     }
 }
 
-/// Returns the system's wall-clock time, for certificates and timestamps.
 #[expect(clippy::disallowed_methods, reason = "the only place that reads the wall clock")]
 pub(crate) fn wall() -> SystemTime {
     SystemTime::now()

@@ -17,7 +17,6 @@ use crate::{
     vendor::{Purpose, Session, Vendor},
 };
 
-/// The caller, the priority and the deadline of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
     pub(crate) cluster_id: String,

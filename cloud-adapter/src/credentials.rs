@@ -1,7 +1,7 @@
 //! Replaces the cloud credentials while the adapter runs. New credentials are verified first, and refused if they belong to another
 //! project.
 //!
-//! If the adapter used credentials of another project, the cloud would seem empty: all nodes would be deleted, and all load balancers
+//! If the adapter used credentials of another project, the cloud would seem empty, so all nodes would be deleted, and all load balancers
 //! recreated.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
@@ -38,7 +38,6 @@ impl Untried {
     }
 }
 
-/// The result of the verification of new credentials.
 #[derive(Debug, PartialEq)]
 enum Verdict {
     /// The new credentials have access to the same scope as the old credentials.
@@ -117,7 +116,6 @@ async fn take_over<Content, Tried: Future<Output = bool>>(
     }
 }
 
-/// Waits until this replica leads.
 async fn leads(rpc: &Rpc) {
     let _leads = rpc.replica.subscribe().wait_for(|duty| matches!(duty, Duty::Leading { .. })).await.is_ok();
 }

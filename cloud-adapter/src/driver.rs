@@ -272,7 +272,6 @@ pub trait Step: Clone + fmt::Debug + fmt::Display + PartialEq + Send + Sync + 's
     fn class(&self) -> Priority;
 }
 
-/// Converts a step to the form in which a dry run reports it.
 pub(crate) fn planned<S: Step>(step: &S) -> PlannedStep {
     let operation = step.operation();
     PlannedStep {

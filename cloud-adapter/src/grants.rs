@@ -10,9 +10,7 @@ use telemetry::hint;
 
 use crate::driver::Inheritance;
 
-/// The wildcard that matches all values and namespaces.
 const ANY: &str = "*";
-/// The kinds of grants.
 const KINDS: [&str; 9] = [
     "adopt",
     "adopt-and-delete",
@@ -42,13 +40,11 @@ enum Kind {
     Share(String),
     /// Services may set this vendor parameter, which affects more than the Service.
     Parameter(String),
-    /// Services may use this subnet.
     Subnet(String),
     /// Services may terminate TLS with the certificate that has this reference.
     Certificate(String),
     /// Services may request addresses of this range, which is reserved for the namespaces with this grant.
     Addresses(IpNet),
-    /// Services may request addresses of this pool.
     Pool(String),
     /// Services may adopt what another controller created for a Service of the same name in the cluster with this name.
     Former(String),

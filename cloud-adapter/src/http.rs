@@ -15,7 +15,6 @@ use crate::{
 /// Media type of metrics. Source: OpenMetrics 1.0, "Overall structure".
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves the port until cancelled.
 pub(crate) async fn serve(listener: Listener, endpoints: Endpoints, stop: CancellationToken) {
     if let Err(error) = http::serve(listener, endpoints, stop).await {
         tracing::error!(%error, "Cannot serve the HTTP port");

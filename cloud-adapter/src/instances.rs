@@ -36,10 +36,8 @@ use crate::{
 
 /// The maximum age of a listing that lacks a requested name. If the listing is older, the collection is listed again.
 const NEGATIVE: Duration = Duration::from_secs(5);
-/// Maximum number of references in one request.
 const REFS_MAX: usize = 500;
 
-/// Looks up instances and decides whether they exist.
 #[derive(Debug)]
 pub(crate) struct Finder<D> {
     driver: Arc<D>,
@@ -51,7 +49,6 @@ pub(crate) struct Finder<D> {
     metrics: Metrics,
 }
 
-/// A parsed reference to an instance.
 #[derive(Debug)]
 enum Target {
     Id { provider_id: String, vendor_id: String },
@@ -65,7 +62,6 @@ enum Target {
 enum Known {
     /// The verdict is known without an observation.
     Plain(Seen, Option<Instant>),
-    /// The instance exists, and was observed at this time.
     Found(Arc<Instance>, Instant),
     /// The vendor reported that the instance does not exist.
     Missing(String, Absent),
@@ -93,7 +89,6 @@ impl<D: Driver> Finder<D> {
         }
     }
 
-    /// Applies new settings.
     pub(crate) fn configure(&self, window: BatchWindow) {
         self.lookups.configure(window);
     }
@@ -293,7 +288,6 @@ impl<D: Driver> Finder<D> {
         }
     }
 
-    /// Records that these instances of the cluster exist.
     fn seen<'a>(&self, provider_ids: impl IntoIterator<Item = &'a str>) {
         self.memory.seen(provider_ids, |id| self.snapshot.observed_item(id).is_some());
     }
@@ -350,7 +344,6 @@ impl<D: Driver> Finder<D> {
         scope.is_ok_and(|scope| known == Some(scope.fingerprint))
     }
 
-    /// Counts the verdicts in the metrics.
     fn count(&self, results: &[Verdict]) {
         let mut counts = BTreeMap::<_, u64>::new();
         for result in results {
@@ -391,7 +384,6 @@ impl Known {
         }
     }
 
-    /// Returns the proof that was recorded earlier, if there is one.
     fn proof(&self) -> Option<Proof> {
         match self {
             Self::Missing(_, absent) => absent.proof,

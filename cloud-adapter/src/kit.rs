@@ -1,6 +1,6 @@
 //! Helpers that most drivers need for an HTTP API with JSON: names and digests, provider IDs, requests, answers, and the parts of a plan.
 //!
-//! No driver has to use these helpers: the traits of [`driver`](crate::driver) are the whole interface.
+//! No driver has to use these helpers, because the traits of [`driver`](crate::driver) are the whole interface.
 
 mod address;
 mod name;
@@ -17,8 +17,8 @@ pub use self::{
     part::{Part, created},
     provider_id::{Region, is_word, locate, provider_id},
     request::{
-        bearer, body, built, encode, in_listener, invalid, invalid_parameter, page, parameter_field, port_number, request,
-        unsupported, whole_seconds,
+        bearer, body, built, encode, in_listener, invalid, invalid_parameter, page, parameter_field,
+        port_number, request, unsupported, whole_seconds,
     },
     response::{excerpt, fault_of_status, parse, retry_after},
 };

@@ -10,36 +10,29 @@ use tokio::{sync::watch, time::Instant};
 /// The request ID that standbys put in their answers.
 pub(crate) const STANDBY: &str = "standby";
 
-/// The current duty of this replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Duty {
     /// Another replica leads, or no leader is known yet.
-    Standby {
-        /// The leader's address, if known.
-        leader: Option<Arc<str>>,
-    },
-    /// This replica leads and calls the vendor.
+    Standby { leader: Option<Arc<str>> },
     Leading {
         /// The number of the term. Each new leader increases it.
         epoch: u64,
-        /// The time at which the term began.
         since: Instant,
     },
     /// The replica is shutting down, and accepts no new work. This is the last duty of a process.
     Draining,
 }
 
-/// The duty of this replica. Clones share the state.
+/// Clones share the state.
 #[derive(Clone, Debug)]
 pub(crate) struct Replica(Arc<watch::Sender<Duty>>);
 
 impl Replica {
-    /// Creates a standby.
     pub(crate) fn standing_by() -> Self {
         Self(Arc::new(watch::Sender::new(Duty::Standby { leader: None })))
     }
 
-    /// Begins a term, unless one is running.
+    /// Begins the term with this epoch, unless this term is already running or the replica is shutting down.
     pub(crate) fn lead(&self, epoch: u64) {
         self.0.send_if_modified(|duty| {
             let begins = match duty {
@@ -64,17 +57,14 @@ impl Replica {
         self.change(Duty::Draining);
     }
 
-    /// Returns a receiver of the duty and of its changes.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Duty> {
         self.0.subscribe()
     }
 
-    /// Returns whether this replica leads.
     pub(crate) fn leads(&self) -> bool {
         matches!(*self.0.borrow(), Duty::Leading { .. })
     }
 
-    /// Returns whether this replica is shutting down.
     pub(crate) fn drains(&self) -> bool {
         *self.0.borrow() == Duty::Draining
     }

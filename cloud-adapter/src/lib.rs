@@ -5,9 +5,9 @@
 //! outlive the call (`load_balancers`), routes, the existence of instances, health, metrics and the status page (`page`). The crate uses
 //! Kubernetes only for access control and for the Lease by which replicas elect a leader (`standby`, `leadership`).
 
+mod access_control;
 // This module is public only for its tests over real connections.
 #[doc(hidden)]
-mod access_control;
 pub mod auth;
 mod clock;
 mod config;

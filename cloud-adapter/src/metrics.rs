@@ -24,15 +24,14 @@ use self::scrape::Sources;
 pub(crate) use self::{layer::RpcLayer, scrape::SnapshotAge};
 use crate::operation::Operation;
 
-/// The histogram buckets in seconds, from a cached answer to the longest deadline.
+/// The histogram buckets in seconds. The longest deadline is 60 s by default, and the operator can raise it.
 const SECONDS: [f64; 12] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0];
 /// The histogram buckets in items, from one item to the largest batch of the contract.
 const ITEMS: [f64; 8] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 200.0, 500.0];
-/// The values of the scope label. Callers choose the scopes of fences, so other scopes are not used as labels: the number of labels must be
-/// limited.
+/// The values of the scope label. Callers choose the scopes of fences, so other scopes are not used as labels, because the number of labels
+/// must be limited.
 const FENCE_SCOPES: [&str; 3] = ["node-controller", "route-controller", "service-controller"];
 
-/// Labels of one metric, as names and values.
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 /// All metrics of the process. Clones share their state.
@@ -60,7 +59,6 @@ pub struct Metrics {
     rpc_duration: Family<RpcLabels, Histogram>,
 }
 
-/// A vendor call to count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VendorCall {
     pub(crate) operation: Operation,
@@ -80,7 +78,6 @@ struct CallLabels {
     code: u16,
 }
 
-/// The labels of a request of the contract that was answered.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct RpcLabels {
     /// The gRPC service, such as `cloudadapter.v1alpha1.RouteService`. The name is from the contract's descriptor, or is `other`.
@@ -100,7 +97,6 @@ pub(crate) struct RpcLabels {
 pub(crate) enum Coalesced {
     /// A call for another caller provided the answer.
     SingleFlight,
-    /// The call joined a batch.
     Batch,
     /// The shared listing was fresh enough.
     Snapshot,
@@ -122,7 +118,6 @@ impl Coalesced {
 /// The state of a key task, which is the convergence task of one load balancer key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskState {
-    /// The task observes, plans or writes.
     Working,
     /// The task waits for the vendor before the next poll.
     Waiting,
@@ -144,7 +139,6 @@ pub(crate) struct TaskCount {
 }
 
 impl TaskCount {
-    /// Changes the state in which the task is counted.
     pub(crate) fn now(&mut self, state: TaskState) {
         if state != self.state {
             self.metrics.tasks(self.state).dec();
@@ -207,7 +201,6 @@ impl Metrics {
         Ok(text)
     }
 
-    /// Returns the metrics of the gRPC port.
     pub(crate) fn security(&self) -> crate::auth::Metrics {
         self.security.clone()
     }
@@ -222,7 +215,6 @@ impl Metrics {
         self.sources.set_queues(Box::new(queues));
     }
 
-    /// Sets the source of the age of a collection's snapshot.
     pub(crate) fn read_age(
         &self,
         collection: &'static str,
@@ -231,7 +223,6 @@ impl Metrics {
         self.sources.add_age(collection, Box::new(age));
     }
 
-    /// Counts a request to the vendor.
     pub(crate) fn vendor_call(&self, call: VendorCall) {
         let VendorCall { operation, class, controller, code, took } = call;
         let (family, op) = (operation.family.word(), operation.name);
@@ -241,7 +232,6 @@ impl Metrics {
         self.vendor_call_duration.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
-    /// Records the time that a vendor call waited in the queue.
     pub(crate) fn queue_wait(&self, class: Class, controller: &'static str, waited: Duration) {
         let labels = [("class", class.word()), ("controller", controller)];
         self.queue_wait.get_or_create(&labels).observe(waited.as_secs_f64());
@@ -258,7 +248,6 @@ impl Metrics {
         self.coalesced.get_or_create(&[("op", op), ("kind", kind.word())]).inc();
     }
 
-    /// Records the number of items in one vendor call.
     pub(crate) fn batch(&self, op: &'static str, items: usize) {
         let items = u32::try_from(items).unwrap_or(u32::MAX);
         self.batch_size.get_or_create(&[("op", op)]).observe(f64::from(items));
@@ -287,7 +276,6 @@ impl Metrics {
         TaskCount { metrics: self.clone(), state }
     }
 
-    /// Counts a vendor write whose answer was lost.
     pub(crate) fn outcome_unknown(&self, op: &'static str) {
         self.outcomes_unknown.get_or_create(&[("op", op)]).inc();
     }
@@ -304,7 +292,6 @@ impl Metrics {
         self.fences_rejected.get_or_create(&[("scope", holder)]).inc();
     }
 
-    /// Sets whether this replica leads and calls the vendor.
     pub(crate) fn leader(&self, leads: bool) {
         self.leader.set(i64::from(leads));
     }
@@ -322,7 +309,6 @@ impl Metrics {
         self.config_refused.get_or_create(&[("kind", kind)]).set(i64::from(refused));
     }
 
-    /// Records an answered request of the contract.
     pub(crate) fn rpc(&self, labels: &RpcLabels, took: Duration) {
         self.rpc_duration.get_or_create(labels).observe(took.as_secs_f64());
     }
@@ -344,7 +330,6 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// The traits that labels must implement.
 trait LabelSet: Clone + fmt::Debug + EncodeLabelSet + Eq + std::hash::Hash + Send + Sync + 'static {}
 
 impl<L: Clone + fmt::Debug + EncodeLabelSet + Eq + std::hash::Hash + Send + Sync + 'static> LabelSet for L {}

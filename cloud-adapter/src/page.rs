@@ -32,7 +32,6 @@ const HEADERS: [(HeaderName, &str); 3] = [
     (header::REFERRER_POLICY, "no-referrer"),
 ];
 
-/// Returns the routes of the pages in this module.
 pub(crate) fn routes(page: Page) -> Router {
     Router::new().route("/", get(for_people)).route("/status.json", get(for_programs)).with_state(page)
 }

@@ -68,7 +68,6 @@ where
         Ok(Self { paths, parse, current, seen: Seen::Content(digest(&contents)) })
     }
 
-    /// Returns the current value and its updates.
     #[must_use]
     pub(crate) fn current(&self) -> watch::Receiver<Arc<T>> {
         self.current.subscribe()
@@ -92,7 +91,7 @@ where
         }
     }
 
-    /// Reads the files once. `None`: the contents did not change.
+    /// `None`: the contents did not change.
     fn read_again(&mut self) -> Option<Result<Arc<T>, ReloadError<E>>> {
         // The files are small and in memory, so a blocking read is acceptable.
         let contents = read(&self.paths);

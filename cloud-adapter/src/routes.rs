@@ -32,16 +32,14 @@ use crate::{
     vendor::Session,
 };
 
-/// Maximum number of items in one request.
 const ITEMS_MAX: usize = 200;
-/// Maximum number of requests in progress or queued. This equals the number of calls that may be queued for one object.
+/// Maximum number of requests in progress or queued. This equals the default number of calls that may be queued for one object.
 const ORDERS_MAX: usize = 32;
 /// Maximum age of a trusted listing, as a multiple of the target age.
 const TRUSTED_AGES: u32 = 3;
 /// The minimum time after which a caller is asked to retry.
 const MIN_WAIT: Duration = Duration::from_millis(500);
 
-/// Creates and deletes routes for requests.
 #[derive(Debug)]
 pub(crate) struct Applier<D> {
     pub(crate) driver: Arc<D>,
@@ -88,7 +86,6 @@ pub(crate) struct Order {
     pub(crate) fence: Option<Fence>,
 }
 
-/// The result of an order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Applied {
     pub(crate) results: Vec<RouteResult>,
@@ -107,7 +104,6 @@ impl Order {
         self
     }
 
-    /// Returns whether a destination is inside the cluster's CIDRs.
     fn covers(&self, destination: IpNet) -> bool {
         self.cluster_cidrs.iter().any(|cidr| cidr.contains(&destination))
     }
@@ -119,7 +115,7 @@ impl Order {
 }
 
 impl<D: Driver> Applier<D> {
-    /// Executes an order. A dry run is only planned.
+    /// A dry run is only planned.
     ///
     /// Cost: a listing if the snapshot is too old to be trusted, and one write per batch of the vendor's size. A further listing follows if
     /// the vendor did not return all written routes. If nothing must be changed, there is no write.
@@ -161,7 +157,6 @@ impl<D: Driver> Applier<D> {
         Ok(Applied { results: verdicts.iter().map(Verdict::result).collect(), plan: Vec::new() })
     }
 
-    /// Checks that the writer is the newest writer of its scope and that this replica leads.
     fn may_write(&self, order: &Order, term: &Term) -> Result<(), AdapterError> {
         if let Some(fence) = &order.fence {
             self.fences.check(&order.cluster_id, fence)?;

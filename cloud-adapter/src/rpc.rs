@@ -29,21 +29,18 @@ use crate::{
     vendor::Vendor,
 };
 
-/// A stream of response messages.
 pub(crate) type Stream<M> = Pin<Box<dyn futures::Stream<Item = Result<M, Status>> + Send>>;
 
-/// The common parts of the services. Clones share their state.
+/// Clones share the state.
 #[derive(Clone, Debug)]
 pub(crate) struct Rpc {
     pub(crate) vendor: Arc<Vendor>,
     pub(crate) clock: Clock,
     pub(crate) metrics: Metrics,
-    /// The clusters that requests may name, and the handling of refusals.
     pub(crate) access: Access,
     /// The name of this process, which is part of resume tokens.
     pub(crate) instance_id: Arc<str>,
     pub(crate) scope: Arc<watch::Sender<Option<Scope>>>,
-    /// The duty of this replica.
     pub(crate) replica: Replica,
     /// The token that is cancelled when the process closes its connections.
     pub(crate) draining: CancellationToken,
@@ -51,7 +48,6 @@ pub(crate) struct Rpc {
     pub(crate) health: watch::Receiver<Option<VendorError>>,
     /// The cluster of the last request. Empty: there was no request yet.
     pub(crate) cluster: Arc<Mutex<String>>,
-    /// The operator's grants.
     pub(crate) grants: Arc<Grants>,
 }
 
@@ -198,7 +194,6 @@ fn next<F: Future>(name: &'static str, future: F) -> tracing::instrument::Instru
 
 #[cfg(test)]
 impl Rpc {
-    /// Returns the common parts for tests, with this health of the cloud.
     pub(crate) fn testing(vendor: Arc<Vendor>, health: Option<VendorError>) -> Self {
         let metrics = Metrics::new();
         Self {

@@ -57,7 +57,6 @@ pub struct Adapter<D: Driver> {
     finder: Arc<instances::Finder<D>>,
     rpc: Rpc,
     config: LiveConfig,
-    /// Running tasks that write to the vendor.
     writes: TaskTracker,
     health: watch::Sender<Option<VendorError>>,
     /// The election. `None`: there is only this replica.
@@ -218,7 +217,6 @@ impl<D: Driver> Adapter<D> {
         load_balancers::Converger::new(Arc::clone(&self.driver), snapshot, &self.rpc, self.writes.clone())
     }
 
-    /// Returns the status page, and the task that records the history of the page.
     fn page(
         &self,
         converger: Arc<load_balancers::Converger<D>>,
@@ -288,7 +286,6 @@ fn instance_id(wall: SystemTime) -> String {
     format!("{:x}", since.as_nanos())
 }
 
-/// Applies new cache settings. Never ends.
 async fn follow_settings<D: Driver>(
     snapshots: Snapshots<D>,
     finder: Arc<instances::Finder<D>>,

@@ -36,7 +36,6 @@ use crate::{
 /// Maximum age at which an interrupted listing is continued, because cursors expire.
 const CONTINUE_MAX: Duration = Duration::from_secs(30);
 
-/// A cached collection and the time at which it was observed.
 #[derive(Debug)]
 pub(crate) struct Snapshot<T> {
     state: Mutex<State<T>>,
@@ -53,7 +52,6 @@ pub(crate) struct Snapshot<T> {
     metrics: Metrics,
 }
 
-/// A copy of the whole collection.
 #[derive(Clone, Debug)]
 pub(crate) struct View<T> {
     pub(crate) items: Vec<Arc<T>>,
@@ -61,7 +59,7 @@ pub(crate) struct View<T> {
 }
 
 impl<T: Item> Snapshot<T> {
-    /// Creates an empty snapshot. `horizon` is the maximum time by which the vendor's reads lag behind writes.
+    /// `horizon` is the maximum time by which the vendor's reads lag behind writes.
     pub(crate) fn new(settings: CollectionSettings, horizon: Duration, metrics: Metrics) -> Self {
         Self {
             state: Mutex::new(State::new(horizon)),
@@ -84,7 +82,6 @@ impl<T: Item> Snapshot<T> {
         snapshot
     }
 
-    /// Applies new settings.
     pub(crate) fn configure(&self, settings: CollectionSettings) {
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
         self.wake();
@@ -94,7 +91,7 @@ impl<T: Item> Snapshot<T> {
     ///
     /// Cost: no vendor call if the snapshot, or a listing in progress, is fresh enough. Otherwise one call per page.
     ///
-    /// Returns the error of the listing. An empty collection never stands for an error.
+    /// Returns the error of the listing. An error is never returned as an empty collection.
     pub(crate) async fn at_least(
         &self,
         bound: Option<Instant>,
@@ -188,7 +185,6 @@ impl<T: Item> Snapshot<T> {
         self.metrics.coalesced(T::COLLECTION, how);
     }
 
-    /// Returns the collection, if it is fresh enough.
     pub(crate) fn view(&self, bound: Option<Instant>) -> Option<View<T>> {
         self.with(|state| {
             let observed = state.observed.filter(|observed| bound.is_none_or(|bound| *observed >= bound))?;
@@ -261,7 +257,6 @@ impl<T: Item> Snapshot<T> {
         self.with(|state| state.doubted(key))
     }
 
-    /// Adds the results of look-ups by ID.
     pub(crate) fn learn(&self, read: LookedUp<T>) {
         self.change(|state| state.learn(read));
     }
@@ -305,7 +300,6 @@ impl<T: Item> Snapshot<T> {
         self.with(|state| state.pages)
     }
 
-    /// Returns the record of an item that disappeared.
     pub(crate) fn departed(&self, key: &str) -> Option<Departed> {
         self.with(|state| state.departed.get(key).copied())
     }

@@ -29,7 +29,6 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// The supported versions of the contract as package names, newest first.
 const CONTRACT_VERSIONS: [&str; 1] = ["cloudadapter.v1alpha1"];
 
-/// The three shared listings.
 #[derive(Debug)]
 pub(crate) struct Snapshots<D: Driver> {
     pub(crate) instances: Arc<Snapshot<Instance>>,
@@ -38,7 +37,7 @@ pub(crate) struct Snapshots<D: Driver> {
 }
 
 impl<D: Driver> Snapshots<D> {
-    /// Creates empty listings. `horizon` is the maximum time by which the vendor's reads lag behind writes.
+    /// `horizon` is the maximum time by which the vendor's reads lag behind writes.
     pub(crate) fn new(settings: &CacheSettings, horizon: Duration, metrics: &Metrics) -> Self {
         Self {
             instances: Snapshot::measured(settings.instances, horizon, metrics),
@@ -47,7 +46,6 @@ impl<D: Driver> Snapshots<D> {
         }
     }
 
-    /// Applies new cache settings.
     pub(crate) fn configure(&self, settings: &CacheSettings) {
         self.instances.configure(settings.instances);
         self.load_balancers.configure(settings.load_balancers);
@@ -72,7 +70,6 @@ impl<D: Driver> Clone for Snapshots<D> {
     }
 }
 
-/// The gRPC service `AdapterService`.
 #[derive(Debug)]
 pub(crate) struct Service<D: Driver> {
     pub(crate) driver: Arc<D>,

@@ -38,7 +38,6 @@ fn most(name: &str) -> usize {
     }
 }
 
-/// Returns a violation for each field of an owner that is too long.
 pub(crate) fn too_long_of_owner(path: &str, owner: &Owner) -> Vec<Violation> {
     let Owner { kind, namespace, name, uid } = owner;
     too_long(path, [("kind", kind.as_str()), ("namespace", namespace), ("name", name), ("uid", uid)])

@@ -61,7 +61,7 @@ use crate::{
     metrics::Metrics,
 };
 
-/// Maximum waiting time of a shared call if no waiter has a deadline. Equals the longest deadline of a request.
+/// Maximum waiting time of a shared call if no waiter has a deadline. Equals the default of the longest deadline of a request.
 const WAITED_MAX: Duration = Duration::from_mins(1);
 /// Interval at which a shared call is checked for waiters whose deadlines pass before its expected time. The expected time changes when
 /// other calls overtake the call, or when the vendor requests a pause.
@@ -149,13 +149,12 @@ impl Vendor {
         Session { self_check: true, ..self.session(purpose) }
     }
 
-    /// Applies new limits. Queued calls keep their position.
+    /// Queued calls keep their position.
     pub(crate) fn configure(&self, limits: &Config) {
         *self.deadlines.lock().unwrap_or_else(PoisonError::into_inner) = limits.deadline;
         self.dispatcher.change(|scheduler, now| scheduler.configure(now, limits.clone()));
     }
 
-    /// The limits for deadlines of requests.
     pub(crate) fn deadlines(&self) -> Deadlines {
         *self.deadlines.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -185,7 +184,6 @@ impl Vendor {
         self.dispatcher.change(|scheduler, now| scheduler.self_check(now, passed));
     }
 
-    /// Waits until the vendor rejects the credentials of a call.
     pub(crate) async fn rejected(&self) {
         self.rejected.notified().await;
     }
@@ -227,7 +225,7 @@ pub struct Session {
     self_check: bool,
     /// The callers that wait for shared work. They determine the purpose and the deadline of its calls.
     waiters: Option<Arc<Waiters>>,
-    /// The priority that further waiters request. It only raises the priority of the calls: the other fields of their purpose stay
+    /// The priority that further waiters request. It only raises the priority of the calls. The other fields of their purpose stay
     /// unchanged.
     raised: Option<RaisedPriority>,
     /// The queue position of the current call, for reports.
@@ -257,7 +255,8 @@ impl Session {
     ) -> impl Future<Output = Result<VendorResponse, VendorError>> + Send {
         let mut changes = self.priority_changes();
         let until = Instant::now() + WAITED_MAX;
-        // The call is submitted outside of the future: thousands of futures may wait, and each would reserve memory for its request.
+        // The call is submitted outside of the future, because thousands of futures may wait, and each would reserve memory for its
+        // request.
         let submitted = self.submit(operation, until, request);
         async move {
             let mut waiting = submitted?;
@@ -294,13 +293,13 @@ impl Session {
         submitted.inspect_err(|error| trace::end(&refused, &Sent::default(), Some(error)))
     }
 
-    /// Notifications of events that may change the priority of queued calls.
     fn priority_changes(&self) -> PriorityChange {
         PriorityChange::new(self.waiters.as_ref().map(|waiters| waiters.subscribe()), self.raised.as_ref())
     }
 
     /// Returns the call for the scheduler, and its current purpose. Shared work gets the deadline `until` if no waiter has a deadline.
-    /// Shared work has no namespace: in the first waiter's namespace, the other waiters would wait behind all calls of that namespace.
+    /// Shared work has no namespace, because in the first waiter's namespace the other waiters would wait behind all calls of that
+    /// namespace.
     fn on_behalf(&self, operation: Operation, until: Instant) -> (Call, Purpose) {
         let mut purpose = self.payer();
         if self.waiters.is_some() {
@@ -342,7 +341,6 @@ impl Session {
         Self { raised: Some(RaisedPriority::new(priority, class)), ..self }
     }
 
-    /// A session that records the queue position of its calls at `position`.
     pub(crate) fn with_position(self, position: &QueuePosition) -> Self {
         Self { position: Some(position.clone()), ..self }
     }

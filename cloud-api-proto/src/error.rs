@@ -57,8 +57,8 @@ impl Reason {
         }
     }
 
-    /// Returns the retry delay that the contract permits for `asked`. Reasons that are never retried have no delay, and most others have a
-    /// minimum.
+    /// Returns the retry delay that the contract permits if `asked` is the requested delay. Reasons that are never retried have no delay,
+    /// and most others have a minimum.
     #[must_use]
     pub fn retry(self, asked: Option<Duration>) -> Option<Duration> {
         match self {

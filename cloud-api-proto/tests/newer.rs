@@ -1,4 +1,4 @@
-//! Messages of a newer version of the contract.
+//! Tests that messages of a newer version of the contract can be read.
 
 use cloud_api_proto::v1alpha1::GetInfoResponse;
 use prost::Message as _;

@@ -68,7 +68,6 @@ pub struct Change {
     pub operation: Option<String>,
 }
 
-/// Reads all plans, and what another cloud controller manager left.
 pub(crate) async fn read(common: &Common, now: Timestamp) -> Result<AdoptReport, Usage> {
     let mut session = Session::open(common, &Component::CONTROLLERS, now).await?;
     let gathered = gather::all(&mut session).await;

@@ -72,7 +72,7 @@ pub enum CheckResult {
     /// The check found the expected state.
     #[default]
     Ok,
-    /// The found state deserves attention, but need not be wrong.
+    /// The state that was found deserves attention, but is not necessarily wrong.
     Warning,
     /// The check did not find the expected state.
     Failed,
@@ -80,7 +80,6 @@ pub enum CheckResult {
     Unknown,
 }
 
-/// What a check is about: its name, its hint, and its page.
 #[derive(Clone, Copy, Debug)]
 struct About {
     name: &'static str,
@@ -104,7 +103,7 @@ impl About {
         self.result(CheckResult::Ok, found)
     }
 
-    /// Returns a failed check if there are troubles, otherwise a successful check.
+    /// Returns a failed check if `troubles` is not empty, otherwise a successful check.
     fn judged(self, troubles: &[String], found: impl Into<String>) -> Check {
         if troubles.is_empty() {
             return self.ok(found);
@@ -112,7 +111,7 @@ impl About {
         self.result(CheckResult::Failed, troubles.join("; "))
     }
 
-    /// A check that needs something that could not be read.
+    /// Returns a check whose result is unknown because something could not be read.
     fn unknown(self, why: &Missing) -> Check {
         let hint = Some("the check needs the right to read this".to_owned());
         Check { hint, ..self.result(CheckResult::Unknown, format!("not known: {}", why.why)) }
@@ -153,7 +152,6 @@ async fn once(common: &Common, now: Timestamp) -> Result<CheckReport, Usage> {
 }
 
 impl CheckReport {
-    /// Whether no check has failed.
     fn is_fine(&self) -> bool {
         self.missing.is_empty() && self.checks.iter().all(|it| it.result != CheckResult::Failed)
     }

@@ -27,7 +27,6 @@ use crate::{
     missing::Missing,
 };
 
-/// Time limit for a request to the API server.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Seconds since the last renewal after which a Lease counts as not held. This is longer than any Lease lasts, because clocks differ.
@@ -38,10 +37,8 @@ const PODS: &str = "pods";
 /// The name of the API server in the list of what is missing.
 pub(crate) const API_SERVER: &str = "API server";
 
-/// A Deployment, without its spec.
 pub(crate) type Deployed = PartialObjectMeta<Deployment>;
 
-/// A connection to the API server.
 pub(crate) struct Cluster {
     client: Client,
     /// The namespace in the kubeconfig.
@@ -73,7 +70,6 @@ impl Cluster {
         Ok(Self { client, home, url, away: OnceLock::new() })
     }
 
-    /// Returns the API of objects in one namespace.
     pub(crate) fn namespaced<K>(&self, namespace: &str) -> Api<K>
     where
         K: kube::Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>,
@@ -99,7 +95,6 @@ impl Cluster {
         Self { client, home, url: "https://a".to_owned(), away: OnceLock::new() }
     }
 
-    /// Returns the major and minor version of the API server.
     pub(crate) async fn version(&self) -> Result<(u32, u32), Missing> {
         let version = self.ask("the version", self.client.apiserver_version()).await?;
         let number = |text: &str| {
@@ -116,7 +111,6 @@ impl Cluster {
         Ok(self.ask(PODS, async { api.list(&of_chart).await }).await?.items)
     }
 
-    /// Lists the Deployments of releases, in one namespace or in all.
     pub(crate) async fn deployments(&self, namespace: Option<&str>) -> Result<Vec<Deployed>, Missing> {
         let api: Api<Deployment> =
             namespace.map_or_else(|| self.all(), |namespace| self.namespaced(namespace));
@@ -124,7 +118,6 @@ impl Cluster {
         Ok(self.ask("deployments", async { api.list_metadata(&of_chart).await }).await?.items)
     }
 
-    /// Lists all Leases in a namespace.
     pub(crate) async fn leases(&self, namespace: &str) -> Result<Vec<Lease>, Missing> {
         let api: Api<Lease> = self.namespaced(namespace);
         Ok(self.ask("leases", async { api.list(&ListParams::default()).await }).await?.items)
@@ -183,14 +176,13 @@ impl Cluster {
     }
 }
 
-/// Whether a Lease has a holder that renewed it recently.
 pub(crate) fn is_held(spec: &LeaseSpec, now: Timestamp) -> bool {
     let renewed = spec.renew_time.as_ref();
     renewed.is_some_and(|MicroTime(at)| now.duration_since(*at).as_secs() <= LEASE_EXPIRY_SECONDS)
         && spec.holder_identity.as_ref().is_some_and(|holder| !holder.is_empty())
 }
 
-/// Advises what to do if a permission is missing. With `--url`, the permission to list pods is not needed.
+/// Advises what to do if a permission is missing. A user with `--url` does not need the permission to list pods.
 fn rights(what: &str) -> String {
     let instead = if what == PODS { ", or use --url COMPONENT=URL" } else { "" };
     format!("bind the roles of docs/cloudctl.md{instead}")

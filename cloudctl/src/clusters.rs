@@ -23,7 +23,6 @@ pub struct ClustersReport {
     pub missing: Vec<Missing>,
 }
 
-/// Reads the adapter's page.
 pub(crate) async fn read(common: &Common, now: Timestamp) -> Result<ClustersReport, Usage> {
     let mut session = Session::open(common, &[Component::CloudAdapter], now).await?;
     let pages = session.pages::<AdapterStatus>(&[Component::CloudAdapter], "/status.json").await;

@@ -8,7 +8,6 @@ use crate::{
     output::Format, session::Usage,
 };
 
-/// Examples for the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   The status, and the holders of shards:
     cloudctl status
@@ -75,7 +74,6 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// The formats of the command's report.
     fn formats(&self) -> &'static [Format] {
         const WIDE: &[Format] = &[Format::Table, Format::Wide, Format::Json, Format::Yaml];
         const NAME: &[Format] = &[Format::Table, Format::Name, Format::Json, Format::Yaml];
@@ -118,7 +116,6 @@ pub(crate) fn command() -> clap::Command {
         .mut_subcommands(|it| if it.get_name() == OPTIONS { all(it) } else { it.after_help(COMMON) })
 }
 
-/// Returns the text of `cloudctl options`.
 pub(crate) fn common_options() -> String {
     let all = Common::augment_args(clap::Command::new(OPTIONS)).disable_help_flag(true);
     let mut all = all.mut_args(|arg| arg.hide(false)).help_template("{all-args}");

@@ -31,12 +31,9 @@ pub(crate) fn complete(mut command: Command, words: &[&str]) -> String {
     text
 }
 
-/// The position of the next word.
 struct Position<'a> {
     command: &'a Command,
-    /// The flag whose value is expected.
     flag: Option<&'a Arg>,
-    /// Number of arguments of the command so far.
     arguments: usize,
 }
 

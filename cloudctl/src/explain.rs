@@ -105,7 +105,6 @@ pub(crate) async fn read(
 }
 
 impl ExplainReport {
-    /// Whether any controller knows the object.
     fn is_known(&self) -> bool {
         self.explanations.iter().any(|it| it.page.known)
     }
@@ -117,7 +116,7 @@ impl ExplainReport {
     }
 }
 
-/// Whether the Service needs no load balancer any more.
+/// Whether the Service no longer needs a load balancer.
 fn wants_none(page: &Explanation) -> bool {
     page.wanted.iter().any(|it| it == "no load balancer")
 }
@@ -181,7 +180,7 @@ fn newer_words(page: &mut Explanation, task: &Task) {
     }
 }
 
-/// Returns one answer for each controller. It is from the replica that holds the shard, or else from a replica that knows the object.
+/// Returns one answer for each controller: from the replica that holds the shard, otherwise from a replica that knows the object.
 fn by_who_knows(pages: Vec<Page<Explanation>>) -> Vec<ProcessReport<Explanation>> {
     let mut best: Vec<Page<Explanation>> = Vec::new();
     for page in pages.into_iter().filter(|page| page.content.known) {

@@ -19,14 +19,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum number of bytes of a page, a hundred times the size of a large page.
 const MAX_PAGE: usize = 32 * 1024 * 1024;
 
-/// An answer with any status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HttpResponse {
     pub(crate) status: StatusCode,
     pub(crate) body: Bytes,
 }
 
-/// Connects to `HOST:PORT` and gets a page.
 pub(crate) async fn get_from(authority: &str, path: &str) -> Result<HttpResponse, String> {
     let connected = timeout(CONNECT_TIMEOUT, TcpStream::connect(authority)).await;
     let stream = match connected {
@@ -58,7 +56,7 @@ pub(crate) async fn get(
     }
 }
 
-/// The connection broke, or the peer does not speak HTTP.
+/// Formats an error of a connection that broke, or of a peer that does not speak HTTP.
 fn broken(error: impl std::fmt::Display) -> String {
     format!("the connection broke: {error}")
 }

@@ -13,7 +13,6 @@ use kube::{
 
 use crate::{errors::chain, http::plain};
 
-/// Advice for a missing kubeconfig.
 const NAME_ONE: &str = "with --kubeconfig or KUBECONFIG";
 
 /// Why the API server cannot be reached.

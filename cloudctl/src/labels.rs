@@ -4,14 +4,11 @@ use kube::ResourceExt;
 
 use crate::options::Component;
 
-/// The label that names the component of an object.
 pub(crate) const COMPONENT: &str = "app.kubernetes.io/component";
-/// The label that names the release of an object.
 pub(crate) const INSTANCE: &str = "app.kubernetes.io/instance";
 /// The label of all objects of the chart except pods. Source: helm/cloud-controllers/templates/_helpers.tpl, `labels`.
 pub(crate) const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "cloud-controllers");
 
-/// Returns the component of an object of the chart.
 pub(crate) fn component_of(object: &impl ResourceExt) -> Option<Component> {
     object.labels().get(COMPONENT).and_then(|name| Component::named(name))
 }
@@ -22,7 +19,6 @@ pub(crate) fn selector() -> String {
     format!("{COMPONENT} in ({})", names.collect::<Vec<_>>().join(","))
 }
 
-/// Whether an object belongs to a release of the chart.
 pub(crate) fn is_of_chart(object: &impl ResourceExt) -> bool {
     object.labels().get(PART_OF.0).is_some_and(|it| it == PART_OF.1)
 }

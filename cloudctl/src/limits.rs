@@ -58,7 +58,6 @@ enum What {
 }
 
 impl LimitsArgs {
-    /// Runs the simulation.
     pub(crate) fn report(&self) -> Result<Report, Usage> {
         let What::Simulate(args) = &self.what;
         Ok(simulate(&args.question()?))

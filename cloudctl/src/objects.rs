@@ -18,7 +18,6 @@ use crate::{cluster::Cluster, missing::Missing};
 /// The names under which the controllers report Events. They are the names of Kubernetes' own controllers.
 const REPORTERS: [&str; 4] =
     ["cloud-node-controller", "cloud-node-lifecycle-controller", "route_controller", "service-controller"];
-/// Maximum number of suggested names.
 const MAX_NAMED: usize = 3;
 
 /// The name of a Service, optionally with its namespace.
@@ -28,7 +27,6 @@ pub(crate) struct Key {
     name: String,
 }
 
-/// An object that the user asks about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Object {
     Node(String),
@@ -145,7 +143,6 @@ pub(crate) async fn events(cluster: &Cluster, object: &Object) -> Result<Vec<Obj
     Ok(events)
 }
 
-/// Returns the UID of the current object with this name, if there is one.
 async fn uid(cluster: &Cluster, object: &Object) -> Result<Option<String>, Missing> {
     let name = object.name();
     match object {
@@ -167,12 +164,11 @@ fn is_about(event: &Event, uid: Option<&str>) -> bool {
     uid.is_none() || event.involved_object.uid.as_deref() == uid
 }
 
-/// Whether a controller of this project has reported the Event.
 pub(crate) fn is_of_controller(event: &Event) -> bool {
     event.reporting_component.as_deref().is_some_and(|it| REPORTERS.contains(&it))
 }
 
-/// Converts an Event of a controller. Returns `None` for Events of other components.
+/// Returns `None` for Events of components outside this project.
 fn of_controller(event: Event) -> Option<ObjectEvent> {
     let from = event.reporting_component.filter(|it| REPORTERS.contains(&it.as_str()))?;
     let in_series = event.series.as_ref().and_then(|it| it.last_observed_time.clone());

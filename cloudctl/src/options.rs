@@ -42,7 +42,6 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// The namespace of the release.
     pub(crate) fn release_namespace(&self) -> &str {
         self.release_namespace.as_deref().unwrap_or(NAMESPACE)
     }
@@ -93,13 +92,11 @@ impl Component {
         }
     }
 
-    /// Finds a component by its name.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::value_variants().iter().copied().find(|it| it.name() == name)
     }
 }
 
-/// The address of a component's pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PagesUrl {
     pub(crate) component: Component,

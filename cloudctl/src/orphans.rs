@@ -61,7 +61,6 @@ pub struct OrphansReport {
     pub missing: Vec<Missing>,
 }
 
-/// Reads the pages of service-controller, and the releases of load balancers.
 pub(crate) async fn list(session: &mut Session) -> OrphansReport {
     let mut seen = read_pages(session).await;
     match releases::read(session).await {
@@ -82,21 +81,18 @@ fn stale(mut released: BTreeMap<String, String>, seen: &OrphansReport) -> BTreeM
     released
 }
 
-/// Reads the pages of service-controller.
 async fn read_pages(session: &mut Session) -> OrphansReport {
     let of = [Component::ServiceController];
     let pages = session.pages::<ControllerStatus>(&of, "/status").await;
     report(session, pages)
 }
 
-/// Opens a session with the processes of service-controller.
 pub(crate) async fn open(common: &Common, now: Timestamp) -> Result<Session, Usage> {
     let mut session = Session::open(common, &[Component::ServiceController], now).await?;
     session.locate(common).await?;
     Ok(session)
 }
 
-/// Builds the report from the pages.
 fn report(session: &Session, pages: Vec<Page<ControllerStatus>>) -> OrphansReport {
     let mut gaps = gaps(Component::ServiceController, &pages);
     // A page lists released load balancers before all others, so an unreleased one on the page shows that no released one was cut off.
@@ -134,7 +130,6 @@ fn uid(text: &str) -> Result<String, String> {
     Err("write a UID, as `cloudctl orphans` shows it".to_owned())
 }
 
-/// Parses a duration.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let parsed = SpanParser::new().parse_unsigned_duration(text);
     parsed.map_err(|_error| "write a number with its unit, such as 90s, 5m, 1h".to_owned())

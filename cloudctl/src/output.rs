@@ -62,7 +62,6 @@ pub(crate) trait Report: Serialize {
         Vec::new()
     }
 
-    /// What could not be read.
     fn missing(&self) -> &[Missing];
 
     /// Whether everything that was read is in order.
@@ -83,18 +82,15 @@ impl TextOutput {
         Self { color, ..Self::default() }
     }
 
-    /// Adds a line.
     pub(crate) fn line(&mut self, text: impl AsRef<str>) {
         self.toned(TextStyle::Plain, text.as_ref());
     }
 
-    /// Adds a coloured line.
     pub(crate) fn toned(&mut self, tone: TextStyle, text: &str) {
         self.text.push_str(&tone.paint(text, self.color));
         self.text.push('\n');
     }
 
-    /// Adds a heading, after an empty line.
     pub(crate) fn heading(&mut self, text: &str) {
         self.gap();
         self.toned(TextStyle::Title, text);
@@ -107,7 +103,6 @@ impl TextOutput {
         }
     }
 
-    /// Adds a table, indented by this number of spaces.
     pub(crate) fn table(&mut self, table: &Table, indent: usize) {
         self.text.push_str(&table.render(indent, self.color));
     }
@@ -130,7 +125,6 @@ impl TextOutput {
     }
 }
 
-/// Writes a report in the requested format.
 pub(crate) fn written(report: &impl Report, format: Format, color: bool) -> anyhow::Result<String> {
     match format {
         Format::Table | Format::Wide => {

@@ -50,7 +50,6 @@ pub struct Planned {
     pub what: Priced,
 }
 
-/// Reads all plans.
 pub(crate) async fn read(common: &Common, now: Timestamp) -> Result<PlanReport, Usage> {
     let components = [&[Component::CloudAdapter][..], &Component::CONTROLLERS].concat();
     let mut session = Session::open(common, &components, now).await?;
@@ -60,7 +59,6 @@ pub(crate) async fn read(common: &Common, now: Timestamp) -> Result<PlanReport, 
     Ok(PlanReport { missing: session.lacks(), ..report })
 }
 
-/// Builds the report from the pages.
 fn report(
     now: Timestamp,
     Gathered { planners, objects, gaps }: Gathered,
@@ -74,7 +72,7 @@ fn report(
 }
 
 impl PlanReport {
-    /// Whether every object was reconciled at least once.
+    /// Whether the pages have no gap, and every object was reconciled at least once.
     fn is_complete(&self) -> bool {
         self.gaps.is_empty() && self.planners.iter().all(Planner::is_complete)
     }

@@ -100,7 +100,6 @@ async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Lists orphans, or releases some of them.
 async fn orphans(options: &Options, args: &OrphansArgs, now: Timestamp) -> anyhow::Result<ExitCode> {
     let mut session = orphans::open(&options.common, now).await?;
     if !args.delete {
@@ -123,7 +122,6 @@ fn interrupted() -> impl Future<Output = ()> {
     }
 }
 
-/// Prints the completion script of a shell.
 fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
     let mut text = Vec::new();
     let mut command = Options::command().mut_args(|arg| arg.hide(false));
@@ -132,7 +130,6 @@ fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the report, and returns the exit code.
 fn finish(options: &Options, report: &impl Report) -> anyhow::Result<ExitCode> {
     let common = &options.common;
     let text = output::written(report, common.output, common.color.is_on(no_color()))?;

@@ -14,10 +14,8 @@ use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
 /// The entry in the list of what could not be read, for a chart that is not installed.
 pub(crate) const NOT_INSTALLED: &str = "pods of the Helm release";
 
-/// A release of the chart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Release {
-    /// The namespace of the release's objects.
     pub(crate) namespace: String,
     /// The name of the release. `None`: the name is not known, and objects of all releases in the namespace are read.
     pub(crate) name: Option<String>,
@@ -34,7 +32,6 @@ pub(crate) struct Found {
     pub(crate) deployments: Option<Vec<Deployed>>,
 }
 
-/// Why there is no release to read.
 #[derive(Debug)]
 pub(crate) enum NotFound {
     /// Several releases match, and the user has to name one of them.

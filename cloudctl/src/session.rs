@@ -39,16 +39,13 @@ const PORT: &str = "http";
 pub(crate) struct Session {
     /// The API server. `None` if the program is not connected; `missing` then contains the cause.
     pub(crate) cluster: Option<Cluster>,
-    /// The release of the chart that is read.
     pub(crate) release: Release,
     /// The processes, sorted by component and name.
     pub(crate) processes: Vec<Process>,
-    /// What could not be found or read so far.
     pub(crate) missing: Vec<Missing>,
     pub(crate) now: Timestamp,
 }
 
-/// A process of the release.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Process {
     pub(crate) component: Component,
@@ -57,14 +54,12 @@ pub(crate) struct Process {
     reach: Reach,
 }
 
-/// The way to reach the process's pages.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reach {
     Pod { namespace: String, port: u16 },
     Url,
 }
 
-/// A page, and the process that sent it.
 #[derive(Clone, Debug)]
 pub(crate) struct Page<T> {
     pub(crate) process: Process,
@@ -145,7 +140,6 @@ impl Session {
         all
     }
 
-    /// Reads a page of one process.
     pub(crate) async fn page<T: Signed>(&self, process: &Process, path: &str) -> Result<T, Missing> {
         let answer = self.get(process, path).await;
         answer.and_then(|answer| read(process.component, &answer, path)).map_err(|why| process.lacks(why))
@@ -169,7 +163,6 @@ impl Session {
 }
 
 impl Process {
-    /// Creates a process whose pages are at a URL.
     fn at(url: &PagesUrl) -> Self {
         Self { component: url.component, name: url.authority.clone(), reach: Reach::Url }
     }
@@ -179,7 +172,6 @@ impl Process {
         matches!(self.reach, Reach::Pod { .. })
     }
 
-    /// Creates a process for tests.
     #[cfg(test)]
     pub(crate) fn fake(component: Component, name: &str) -> Self {
         Self { component, name: name.to_owned(), reach: Reach::Url }
@@ -240,7 +232,6 @@ fn no_pod(component: Component, namespace: &str) -> String {
     format!("no pod in {namespace}: {of_it}")
 }
 
-/// Returns the port of the pages of a running pod.
 fn port_of(pod: &Pod) -> Result<u16, String> {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Unknown");
     if phase != "Running" {

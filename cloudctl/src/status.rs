@@ -69,7 +69,6 @@ pub struct Shard {
     pub renewed: Option<Timestamp>,
 }
 
-/// Reads all pages and all Leases.
 pub(crate) async fn read(common: &Common, now: Timestamp) -> Result<StatusReport, Usage> {
     let components = [&[Component::CloudAdapter][..], &Component::CONTROLLERS].concat();
     let mut session = Session::open(common, &components, now).await?;
@@ -82,7 +81,6 @@ pub(crate) async fn read(common: &Common, now: Timestamp) -> Result<StatusReport
     Ok(report)
 }
 
-/// Reads all pages of the session's processes, and the Leases.
 pub(crate) async fn of_session(session: &mut Session) -> StatusReport {
     let adapters = session.pages::<AdapterStatus>(&[Component::CloudAdapter], "/status.json").await;
     let controllers = session.pages::<ControllerStatus>(&Component::CONTROLLERS, "/status").await;
@@ -108,7 +106,6 @@ fn elsewhere(release: &Release, shards: &[Shard]) -> Option<Missing> {
     (!shards.iter().any(of_lease)).then(|| Missing::new("leases", why))
 }
 
-/// Builds the report.
 fn report(
     session: &Session,
     adapters: Vec<Page<AdapterStatus>>,
@@ -161,7 +158,6 @@ fn shards(
     all
 }
 
-/// Returns the shard to which a Lease belongs, with its holder.
 fn of_lease(component: Component, shard: u32, lease: &Lease, now: Timestamp) -> Shard {
     let spec = lease.spec.clone().unwrap_or_default();
     let renewed = spec.renew_time.as_ref().map(|MicroTime(at)| *at);
@@ -248,7 +244,6 @@ fn long_waits(
     lines
 }
 
-/// Returns the state in the form shown to users.
 pub(crate) fn breaker(state: BreakerState) -> &'static str {
     match state {
         BreakerState::Closed => "closed",
@@ -257,7 +252,6 @@ pub(crate) fn breaker(state: BreakerState) -> &'static str {
     }
 }
 
-/// Formats the age, or a dash.
 fn age(now: Timestamp, at: Option<Timestamp>) -> String {
     at.map_or_else(|| words::NOTHING.to_owned(), |at| words::age(now, at))
 }

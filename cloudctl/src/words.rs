@@ -32,7 +32,6 @@ pub(crate) fn age(now: Timestamp, at: Timestamp) -> String {
     duration(seconds.round())
 }
 
-/// Formats the time until `at`.
 pub(crate) fn until(now: Timestamp, at: Timestamp) -> String {
     age(at, now)
 }
@@ -47,7 +46,6 @@ pub(crate) fn number(value: f64) -> String {
     short.to_owned()
 }
 
-/// Returns the text, or a dash if the text is empty.
 pub(crate) fn or_nothing(text: &str) -> &str {
     if text.is_empty() { NOTHING } else { text }
 }
@@ -60,7 +58,6 @@ pub(crate) fn many(number: u64, word: &str) -> String {
 /// Maximum number of names on a line.
 const SHOWN: usize = 5;
 
-/// Formats the number of objects, and the first of them.
 pub(crate) fn named(names: &[String]) -> String {
     first_of(names, SHOWN)
 }

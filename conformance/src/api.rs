@@ -31,7 +31,7 @@ use crate::{
     verdict::Stop,
 };
 
-/// The time after its deadline for which a call may hang before the suite stops waiting.
+/// How long the suite waits for a call after the deadline of the call has passed.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Result of a call.
@@ -115,7 +115,7 @@ impl fmt::Display for CallError {
             return write!(f, "{}: cannot connect to the adapter: {why}", self.method);
         }
         write!(f, "{}: {:?} ", self.method, self.status.code())?;
-        // If an error has no reason, the client derives the reason from the code. The text leaves out such a reason, because the adapter
+        // The client derives a reason from the gRPC code if the error has none. The text leaves out a derived reason, because the adapter
         // did not send it.
         match self.status.get_error_details().error_info() {
             Some(_) => write!(f, "{reason}: {message}")?,
@@ -158,7 +158,7 @@ rpcs! {
     batch_get_instances: unary(InstanceServiceClient, "BatchGetInstances", BatchGetInstancesRequest) -> BatchGetInstancesResponse;
     /// `LoadBalancerService.PutBackendSet`.
     put_backend_set: unary(LoadBalancerServiceClient, "PutBackendSet", PutBackendSetRequest) -> PutBackendSetResponse;
-    /// Sends `LoadBalancerService.DeleteLoadBalancer` once. [`Context::remove`](crate::context::Context::remove) repeats it.
+    /// Sends `LoadBalancerService.DeleteLoadBalancer` once, whereas [`Context::remove`](crate::context::Context::remove) repeats the call.
     delete_load_balancer: unary(LoadBalancerServiceClient, "DeleteLoadBalancer", DeleteLoadBalancerRequest) -> DeleteLoadBalancerResponse;
     /// `InstanceService.WatchInstances`.
     watch_instances: stream(InstanceServiceClient, "WatchInstances", WatchInstancesRequest) -> Watch<WatchInstancesResponse>;
@@ -223,7 +223,8 @@ impl Api {
         self.unary("GetInfo", request, |request| async move { client.get_info(request).await }).await
     }
 
-    /// Sends `LoadBalancerService.EnsureLoadBalancer` once. [`Context::converge`](crate::context::Context::converge) repeats it.
+    /// Sends `LoadBalancerService.EnsureLoadBalancer` once, whereas [`Context::converge`](crate::context::Context::converge) repeats the
+    /// call.
     pub async fn ensure_load_balancer(
         &self,
         request: EnsureLoadBalancerRequest,
@@ -331,7 +332,7 @@ impl Api {
         }
     }
 
-    /// Waits for a call, but stops waiting if the adapter ignores the deadline.
+    /// Waits for a call, but not much longer than its deadline, which the adapter might ignore.
     async fn with_timeout<T>(&self, call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
         let timeout = self.deadline.saturating_add(GRACE);
         let late = |_elapsed| {

@@ -17,7 +17,6 @@ use crate::{
     hooks::Hook,
 };
 
-// Prerequisites that many checks share.
 const BALANCERS: Need = Need::Capability("loadbalancers");
 const INSTANCES: Need = Need::Capability("instances");
 const ROUTES: Need = Need::Capability("routes");

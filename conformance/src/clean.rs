@@ -21,10 +21,9 @@ use crate::{
     tracker::{Made, Undo},
 };
 
-/// Maximum time for the removal of the objects of one check. While the adapter works on a deletion, `timings.converge` is the limit.
-/// Otherwise the smaller of both values is.
+/// Maximum time for the removal of the objects of one check; `timings.converge` applies if it is smaller. While the adapter works on a
+/// deletion, `timings.converge` is the limit.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Pause between two attempts.
 const TICK: Duration = Duration::from_millis(100);
 /// Minimum time for one call; the maximum is `timings.answer`.
 const CALL_MIN: Duration = Duration::from_secs(1);
@@ -69,7 +68,7 @@ pub(crate) async fn clean(cx: &Context, exclusive: bool) -> Vec<String> {
     left
 }
 
-/// Waits until the adapter has recovered from faults, if the check injected faults or the adapter reports any.
+/// Waits until the adapter has recovered from faults. Returns at once if the check injected no faults and the adapter reports none.
 async fn healed(cx: &Context, acted: bool) -> Option<String> {
     if !(acted || cx.is_marked().await) {
         return None;
@@ -112,7 +111,7 @@ async fn remove(cx: &Context, mut request: DeleteLoadBalancerRequest, end: Insta
                 end = end.max(late);
                 format!("{:?}", answer.state())
             }
-            // An adapter creates nothing for an invalid key. If the adapter did create an object, the listing shows the object.
+            // An adapter creates nothing for an invalid key. If it does, the listing shows the object.
             Err(error) if error.reason == Reason::FieldInvalid => return None,
             Err(error) => error.to_string(),
         };
@@ -179,7 +178,7 @@ async fn remove_routes(
     }
 }
 
-/// Whether a route is gone. An invalid key cannot belong to a route.
+/// An invalid key counts as done, because no route can have it.
 fn is_done(result: &RouteResult) -> bool {
     let invalid = || result.error.as_ref().is_some_and(|error| error.reason() == Reason::FieldInvalid);
     matches!(result.outcome(), Outcome::Applied | Outcome::Unchanged | Outcome::Conflict) || invalid()

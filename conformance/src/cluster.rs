@@ -27,7 +27,7 @@ pub const POD_CIDRS: u16 = 1024;
 /// Number of `/18`s in 10.0.0.0/8.
 const NETWORKS: u64 = 1024;
 
-/// The shards of the controllers. An adapter that authenticates callers accepts only the shard names of the caller's own controller.
+/// The names of the writers in fences. An adapter that authenticates callers accepts only the shard names of the caller's own controller.
 const BALANCERS: &str = "service-controller";
 const ROUTES: &str = "route-controller";
 
@@ -39,7 +39,7 @@ const UNDER_WAY: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Cluster {
     id: Arc<str>,
-    /// Prefix of the names of writing shards and of all UIDs.
+    /// Suffix of the fence scopes of this cluster's writers, and part of the input of all UIDs.
     shard: Arc<str>,
     network: u64,
     sequence: Arc<AtomicU64>,
@@ -121,7 +121,7 @@ impl Cluster {
 
     /// A valid load balancer for the Service `shop/<name>`: on the internet, IPv4, TCP port 80, without backends.
     ///
-    /// The same name always stands for the same Service. Add backends before sending the request.
+    /// The same name always denotes the same Service. Add backends before sending the request.
     pub fn balancer(&self, name: &str) -> Balancer {
         let uid = self.uid(name);
         let request = EnsureLoadBalancerRequest {
@@ -301,7 +301,6 @@ pub(crate) fn uuid(words: &[&str]) -> String {
     format!("{}-{}-8{}-8{}-{}", part(0, 8), part(8, 12), part(12, 15), part(15, 18), part(18, 30))
 }
 
-/// Bytes as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

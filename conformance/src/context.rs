@@ -40,7 +40,6 @@ use crate::{
 /// The capability of vendors that can store the owner of a route.
 pub const ROUTE_TAGS: &str = "routes.ownership-tags";
 
-/// Pause between two evaluations of a condition.
 const TICK: Duration = Duration::from_millis(25);
 /// Longest retry delay that a healthy adapter sends.
 const PAUSE_MAX: Duration = Duration::from_secs(15);
@@ -62,14 +61,10 @@ pub struct Context {
     tracker: Tracker,
 }
 
-/// A check, and the run and the repetition that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// ID of the check.
     pub(crate) check: &'static str,
-    /// Whether the check also calls each replica.
     pub(crate) visits_replicas: bool,
-    /// Seed of all random choices.
     pub(crate) seed: u64,
     /// Distinguishes the objects that two runs with the same seed create in the cloud.
     pub(crate) nonce: u64,
@@ -116,13 +111,13 @@ impl Context {
         named.and_then(|one| one.attributes.get(attribute)).is_some_and(|said| said == value)
     }
 
-    /// Whether the vendor can store the owner of a route. Otherwise a route belongs to a cluster if the cluster's CIDRs contain its
-    /// destination and its next hop is the instance of the named node.
+    /// Whether the vendor can store the owner of a route. Otherwise, a cluster owns a route if its CIDRs contain the destination and the
+    /// next hop is the instance of the named node.
     pub fn has_route_tags(&self) -> bool {
         self.can(ROUTE_TAGS)
     }
 
-    /// The owner that the watch reports for routes of the cluster itself.
+    /// The owner that the watch reports for routes that this cluster created.
     pub fn own_routes(&self) -> RouteOwner {
         if self.has_route_tags() { RouteOwner::Mine } else { RouteOwner::Unmanaged }
     }
@@ -143,7 +138,6 @@ impl Context {
         self.unseen.lock().unwrap_or_else(PoisonError::into_inner).insert(missing.lack());
     }
 
-    /// The prerequisites that were missing for parts of the check.
     pub(crate) fn unseen(&self) -> Vec<String> {
         self.unseen.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
@@ -460,7 +454,6 @@ impl Context {
         self.hook(Hook::DeleteInstances, &[("PROVIDER_IDS", &machine.provider_id)]).await.map(drop)
     }
 
-    /// Creates running instances with this name, and returns their provider IDs.
     async fn make_machines(&self, name: &str, count: usize) -> Result<Vec<String>, Stop> {
         let variables = [("NAME", name), ("COUNT", &count.to_string())];
         let printed = self.hook(Hook::CreateInstances, &variables).await?;
@@ -480,7 +473,6 @@ impl Context {
         self.params.timings.answer.saturating_add(each)
     }
 
-    /// Returns these instances if all of them exist.
     async fn seen(&self, ids: &[String]) -> Result<Option<Vec<Instance>>, Stop> {
         let mut seen = Vec::new();
         let begin = Instant::now();
@@ -496,14 +488,14 @@ impl Context {
                     _ => return Ok(None),
                 }
             }
-            // For the later batches, the check accepts data that the adapter read since the first batch began.
+            // Later batches may be answered with data that the adapter read after the first batch began.
             context = cluster.as_of(begin);
         }
         Ok((seen.len() == ids.len()).then_some(seen))
     }
 
-    /// Registers a command such as `DeleteLoadBalancer` with `VENDOR_ID`, which removes after the check the object that another command
-    /// created.
+    /// Registers a command that runs after the check and removes an object that another command created, such as `DeleteLoadBalancer` with
+    /// `VENDOR_ID`.
     pub fn undo_by(&self, hook: Hook, variables: Vec<(&'static str, String)>) {
         self.tracker.undo_by(hook, variables);
     }
@@ -552,7 +544,6 @@ impl Context {
     }
 }
 
-/// Instances as an array.
 fn exactly<const N: usize>(machines: Vec<Instance>) -> Result<[Instance; N], Stop> {
     let wants = "hooks.createInstances creates the requested number of instances";
     machines.try_into().map_err(|machines| Stop::failed(wants, format!("{machines:?}")))

@@ -9,8 +9,7 @@ use crate::{
     verdict::{Stop, Verdict},
 };
 
-/// Asserts that a condition holds. Evaluates `came` only if it does not.
-/// Returns an error if the condition does not hold.
+/// Asserts that a condition holds. Otherwise returns an error with the text from `came`, which is evaluated only then.
 pub fn that(holds: bool, wants: &str, came: impl FnOnce() -> String) -> Verdict {
     if holds { Ok(()) } else { Err(Stop::failed(wants, came())) }
 }

@@ -108,8 +108,8 @@ pub enum HookError {
 }
 
 impl Hooks {
-    /// Creates the commands of a lane with the variables `env`. `limit` is the time limit of each command; the readiness of a started
-    /// adapter has its own limit.
+    /// Creates the commands of a lane with the variables `env`. `limit` is the time limit of each command. It does not cover the time until
+    /// a started adapter is ready.
     pub fn new(commands: BTreeMap<Hook, String>, env: BTreeMap<String, String>, limit: Duration) -> Self {
         Self { commands, env, limit }
     }

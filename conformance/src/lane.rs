@@ -25,11 +25,9 @@ use crate::{
     verdict::{Need, Stop},
 };
 
-/// Time limit for the first answer of an adapter.
 pub(crate) const FIRST_ANSWER: Duration = Duration::from_secs(5);
-/// Pause between two readiness requests.
 const TICK: Duration = Duration::from_millis(50);
-/// Additional time after the deadline of a call, in which the call can still report that its deadline has passed.
+/// Additional time after the deadline of a call, so that the call itself can report the missed deadline.
 const GRACE: Duration = Duration::from_millis(500);
 /// Names of the connection settings in errors: the flag, then the key in the parameter file.
 const FLAGS: Flags = Flags {
@@ -135,13 +133,11 @@ impl Lane {
         Ok(lane)
     }
 
-    /// A client of the adapter with this role.
     pub(crate) fn api(&self, role: Role, transcript: Transcript, tracker: Tracker) -> Option<Api> {
         let channel = self.channels.get(&role)?.clone();
         Some(Api::new(role, channel, self.answer, transcript, tracker))
     }
 
-    /// Records that a replica is stopped or started.
     fn mark(&self, replica: usize, down: bool) {
         let mut all = self.down.lock().unwrap_or_else(PoisonError::into_inner);
         if down {
@@ -151,7 +147,6 @@ impl Lane {
         }
     }
 
-    /// Indices of the stopped replicas.
     pub(crate) fn down(&self) -> Vec<usize> {
         self.down.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
@@ -172,7 +167,7 @@ impl Lane {
         }
     }
 
-    /// Whether a check with these prerequisites may run on this lane: special lanes run only the checks that need them.
+    /// Whether a check with these prerequisites may run on this lane. Special lanes run only the checks that need them.
     pub fn suits(&self, needs: &[Need]) -> bool {
         self.kind == kind(needs)
     }
@@ -237,7 +232,7 @@ impl Lane {
             what,
             hint,
         };
-        // The first limit is short, because a wrong flag must be reported soon. A starting adapter gets the full time.
+        // The first limit is short, so that a wrong flag is reported soon. If the adapter is starting, it gets the full time.
         self.ready(FIRST_ANSWER).await.map(drop).or_else(|error| {
             let starting = error.contains("STARTING") || error.contains("the answer has no scope");
             if starting { Ok(()) } else { Err(fault(error, HINT)) }

@@ -4,9 +4,9 @@
 //! These modules are the environment of a check: [`context`], [`api`], [`cluster`], [`proxy`], [`hooks`], [`expect`].
 //!
 //! # How to write a check
-//! Each family of checks has a file, `checks/<family>.rs`. Each check is a function, and its doc comment begins with the section of the
-//! contract that the check verifies. The names that most checks use are in `checks/prelude.rs`. Sections are those of the `.proto` files
-//! (`load_balancer_service.proto, EnsureLoadBalancer`), because authors of adapters read these files.
+//! Each family of checks has a file, `checks/<family>.rs`. Each check is a function. Its doc comment begins with the section of the
+//! contract that it verifies, as named in the `.proto` files (`load_balancer_service.proto, EnsureLoadBalancer`), because authors of
+//! adapters read these files. The names that most checks use are in `checks/prelude.rs`.
 //!
 //! ```ignore
 //! pub(super) const CHECKS: &[Check] = &[

@@ -16,11 +16,9 @@ use crate::{
     expect,
 };
 
-/// Pause of a caller between two calls.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Time limit for the calls that a check waits for.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Maximum number of failures that are reported.
 const SHOWN_MAX: usize = 5;
 
 /// Callers that repeat calls. Dropping this value stops the callers.

@@ -11,7 +11,6 @@ use crate::{
     run::Selection,
 };
 
-/// Examples that the help prints after the flags.
 const EXAMPLES: &str = "Examples:
   List the checks:
     adapter-conformance --list

@@ -22,7 +22,7 @@ use crate::hooks::Hook;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Params {
-    /// Independent adapters: checks run on all of them at once. The flag `--endpoint` replaces them by one lane.
+    /// Independent adapters, on all of which checks run concurrently. The flag `--endpoint` replaces them by one lane.
     pub lanes: Vec<LaneParams>,
     /// An adapter that authenticates callers, for the checks of identities.
     pub secured: Option<LaneParams>,
@@ -107,8 +107,8 @@ pub struct IdentityParams {
     pub key_file: Option<PathBuf>,
 }
 
-/// The suite's own proxy between adapter and vendor. It serves requests for its own address; for this, set the address as the vendor's base
-/// URL in the adapter. It is also an HTTP proxy for absolute URLs and CONNECT, and terminates the TLS of CONNECT with certificates of its
+/// The suite's own proxy between adapter and vendor. It serves requests for its own address, if the adapter uses this address as the
+/// vendor's base URL. It is also an HTTP proxy for absolute URLs and CONNECT, and terminates the TLS of CONNECT with certificates of its
 /// own CA.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -188,7 +188,7 @@ pub struct Samples {
     pub foreign_provider_id: Option<String>,
     /// A provider ID in the vendor's form, of an instance that never existed.
     pub missing_provider_id: Option<String>,
-    /// Text that is part of the adapter's vendor credentials, and must never appear in its output.
+    /// A part of the adapter's vendor credentials, which must never appear in the adapter's output.
     pub canary: Option<String>,
 }
 

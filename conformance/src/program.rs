@@ -19,7 +19,6 @@ use crate::{
     run::{RunError, run},
 };
 
-/// Exit code for an invalid flag or parameter file.
 const WRONG_USAGE: u8 = 2;
 /// Exit code after Ctrl-C: by convention, 128 plus the number of SIGINT.
 const INTERRUPTED: u8 = 130;

@@ -3,8 +3,8 @@
 //! The proxy depends only on HTTP, so it works with adapters in any language. Vendor-specific facts (the calls that list, and the body of
 //! an empty page) come from the parameter file.
 //!
-//! In reading order: `rule` decides which calls are affected and how, `log` records calls, `forward` sends one call to the vendor, `answer`
-//! is the response, `server` listens, `authority` issues certificates.
+//! In reading order: `rule` decides which calls are affected and how, `log` records calls, `forward` sends one call to the vendor,
+//! `response` builds the response, `server` listens, `authority` issues certificates.
 
 mod authority;
 mod forward;
@@ -40,7 +40,6 @@ pub struct Proxy {
     _serving: Arc<JoinSet<()>>,
 }
 
-/// State that all connections share.
 #[derive(Debug)]
 struct Shared {
     params: ProxyParams,
@@ -195,7 +194,7 @@ impl Gate {
         self.opened.send_replace(true);
     }
 
-    /// Returns when the gate is open. The sender lives as long as this value does.
+    /// Returns when the gate is open. Waiting cannot fail, because this value keeps the sender alive.
     async fn passed(&self) {
         let mut opened = self.opened.subscribe();
         opened.wait_for(|open| *open).await.map(drop).unwrap_or_default();

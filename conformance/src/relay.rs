@@ -19,8 +19,7 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// Listens on the loopback address. Of several replicas, connects to the first.
-    /// Returns the errors of the operating system.
+    /// Listens on the loopback address, and connects to the first replica if there are several. Returns the errors of the operating system.
     pub(crate) async fn start(to: Target) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
@@ -30,12 +29,10 @@ impl Relay {
         Ok(Self { address, opened, _serving: serving })
     }
 
-    /// The listen address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The number of connections opened so far.
     pub(crate) fn opened(&self) -> usize {
         *self.opened.borrow()
     }
@@ -63,7 +60,7 @@ async fn pass(stream: TcpStream, to: &Target) -> io::Result<()> {
             None => Ok(()),
         },
         Target::Unix(path) => both(stream, UnixStream::connect(path).await?).await,
-        // Cargo unifies features: if the controllers are in the same build, `Target` has a variant for targets in a cluster.
+        // Cargo unifies features, so `Target` has a variant for targets in a cluster if the controllers are in the same build.
         #[expect(
             clippy::allow_attributes,
             reason = "which variants exist depends on the crates in the build"

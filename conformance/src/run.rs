@@ -33,7 +33,7 @@ use crate::{
     report::{Entry, Outcome, Report, progress::Progress},
 };
 
-/// The convergence time of load balancers on which the time limits of checks are based.
+/// The time limits of checks assume that load balancers converge within this time.
 const QUICK: Duration = Duration::from_secs(30);
 
 /// Which checks to run, and how.
@@ -177,7 +177,6 @@ pub async fn run(
     })
 }
 
-/// The state that all workers share.
 struct Shared {
     params: Arc<Params>,
     selection: Selection,
@@ -190,7 +189,6 @@ struct Shared {
     replicas: RwLock<()>,
 }
 
-/// Opens the lanes that the selected checks need.
 async fn open(params: &Params, chosen: &[Check]) -> Result<Vec<Arc<Lane>>, RunError> {
     let Params { lanes, secured, replicas, .. } = params;
     let plain = lanes.iter().map(|lane| (Kind::Plain, lane));
@@ -312,7 +310,7 @@ fn judged(verdict: Verdict, left: &[String]) -> Outcome {
     Outcome::Failed(Finding { wants, came: came.join("\n") })
 }
 
-/// Multiplies the time limits of checks, for vendors whose load balancers converge slowly.
+/// Returns the factor by which the time limits of checks grow if load balancers converge slowly.
 fn limit_factor(converge: Duration) -> f64 {
     converge.div_duration_f64(QUICK).max(1.0)
 }
@@ -347,7 +345,7 @@ fn text(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned())).unwrap_or_default()
 }
 
-/// Returns the result of a task. Resumes a panic that was not caught: otherwise a check would be missing in the report.
+/// Returns the result of a task. Resumes a panic that was not caught, because otherwise the report would lack a check.
 fn joined<T>(done: Result<T, JoinError>) -> Option<T> {
     match done.map_err(JoinError::try_into_panic) {
         Ok(answer) => Some(answer),
@@ -369,7 +367,6 @@ async fn release(lane: &Lane) -> Option<String> {
     removed.err().map(|error| format!("instances {ids}: {error}"))
 }
 
-/// Sorts executions in the order of the registry.
 fn sort(entries: &mut [Entry]) {
     let order: BTreeMap<&str, usize> =
         checks::all().iter().enumerate().map(|(at, check)| (check.id, at)).collect();

@@ -18,7 +18,6 @@ pub(crate) struct Tracker(Arc<Mutex<Made>>);
 /// Objects that were created, or may have been created.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Made {
-    /// Load balancers by cluster and owner.
     pub(crate) balancers: BTreeMap<(String, String), DeleteLoadBalancerRequest>,
     /// Routes by cluster, node, destination and next-hop instance.
     pub(crate) routes: BTreeMap<[String; 4], RouteDelete>,
@@ -26,7 +25,6 @@ pub(crate) struct Made {
     pub(crate) undo: Vec<Undo>,
 }
 
-/// A command that undoes another command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Undo {
     pub(crate) hook: Hook,
@@ -47,7 +45,6 @@ impl Tracker {
         self.made().balancers.insert((key.cluster_id, key.owner_uid), removal);
     }
 
-    /// Records routes before the call is sent.
     pub(crate) fn apply(&self, request: &ApplyRoutesRequest) {
         if request.dry_run {
             return;
@@ -65,18 +62,16 @@ impl Tracker {
         }
     }
 
-    /// Registers the command that removes an object created by another command.
     pub(crate) fn undo_by(&self, hook: Hook, variables: Vec<(&'static str, String)>) {
         self.made().undo.push(Undo { hook, variables });
     }
 
-    /// Unregisters the command, after the check removed the object itself.
+    /// Unregisters the command, because the check itself removed the object.
     pub(crate) fn undone(&self, hook: Hook, value: &str) {
         let names = |undo: &Undo| undo.hook == hook && undo.variables.iter().any(|(_, held)| held == value);
         self.made().undo.retain(|undo| !names(undo));
     }
 
-    /// Returns all entries and empties the record.
     pub(crate) fn take(&self) -> Made {
         std::mem::take(&mut *self.made())
     }

@@ -11,7 +11,6 @@ use tokio::time::Instant;
 
 /// Maximum number of lines. If there are more, the first and the last half are kept.
 const LINES_MAX: usize = 200;
-/// Maximum characters of one message.
 const MESSAGE_MAX: usize = 600;
 
 /// The record of one check. Clones share it.
@@ -73,7 +72,7 @@ pub(crate) fn brief(message: &impl Debug) -> String {
     if whole { head.text } else { head.text + "..." }
 }
 
-/// A writer that accepts this many characters, and then returns an error.
+/// A writer that returns an error after it has accepted this many characters.
 struct Head {
     text: String,
     room: usize,

@@ -90,7 +90,6 @@ impl fmt::Display for Need {
     }
 }
 
-/// An error with all its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")

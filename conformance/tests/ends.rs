@@ -1,4 +1,4 @@
-//! When a setting ends, all processes that the setting started end too, no matter how the setting ends.
+//! All processes that a setting started end with the setting, no matter how it ends.
 
 #![expect(clippy::expect_used, reason = "a test should panic on an unexpected result")]
 
@@ -17,7 +17,6 @@ use adapter_conformance::sim::{Plan, Setting};
 const LIMIT: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(20);
 
-/// The process IDs in the files below this folder.
 fn processes(folder: &Path) -> Vec<String> {
     let mut ids = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {

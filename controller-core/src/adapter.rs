@@ -43,7 +43,7 @@ use crate::{Clock, config::Cluster, leadership::Shards, metrics::AdapterMetrics,
 
 /// Deadline of a verb. The adapter answers PENDING long before this deadline.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// How much the client's own timeout exceeds the deadline: the adapter normally ends the call at the deadline itself.
+/// How much the client's own timeout exceeds the deadline, because the adapter normally ends the call at the deadline itself.
 const DEADLINE_MARGIN: Duration = Duration::from_secs(1);
 
 /// The priority of a call and the maximum age of its answer.
@@ -71,10 +71,8 @@ impl Call {
     }
 }
 
-/// The purpose of a verb.
 #[derive(Clone, Copy, Debug)]
 enum Aim {
-    /// The verb changes the cloud.
     Change,
     /// The verb is a dry run, which only reports what would change.
     Rehearsal,
@@ -218,7 +216,8 @@ impl Adapter {
 
     /// Uploads a backend set. This function sets the context of `request`. Cost: no vendor call.
     ///
-    /// Errors: `BACKEND_SET_UNKNOWN` if the adapter does not know the base of the difference: upload the full set then.
+    /// Errors: `BACKEND_SET_UNKNOWN` if the adapter does not know the backend set to which the difference applies. Upload the full set
+    /// then.
     pub async fn put_backend_set(
         &self,
         call: Call,
@@ -392,7 +391,7 @@ impl Adapter {
     }
 }
 
-/// Returns the span of a call. It is a child of the reconcile that makes the call.
+/// The span is a child of the reconcile that makes the call.
 fn span(name: &'static str) -> Span {
     traces::span!(
         "call",

@@ -4,7 +4,7 @@
 //! that lost a region, or an empty list. So the brake trips for all pending deletions together, and releases none of them until fewer are
 //! pending or the operator confirms them.
 //!
-//! Past deletions are kept in memory only. So a new brake starts with an allowance of one and regains the rest gradually: a process that
+//! Past deletions are kept in memory only. So a new brake starts with an allowance of one and regains the rest gradually. A process that
 //! restarts in a loop deletes one object per start, and otherwise no more than a process that keeps running. The first deletion is free, so
 //! that a small cluster need not wait for a whole window after each upgrade.
 

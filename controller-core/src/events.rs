@@ -5,12 +5,13 @@
 //! 10 s. Repeats within this interval (the quiet time) are counted and written at its end. Lasting conditions are re-emitted every half
 //! hour and counted in the same way. Writes are rate limited, Warnings first; notices that exceed the queue are dropped and counted.
 //!
-//! Three types deal with repetition. [`Repeat`] decides when a condition that a pass finds again is reported again. [`Reminders`] re-emits
-//! the Events about objects that no pass visits. `Series` decides which notices are written as the count of one Event.
+//! Three types deal with repetition. [`Repeat`] decides when a condition that each pass (a check of all objects) finds again is reported
+//! again. [`Reminders`] re-emits the Events about objects that no pass visits. `Series` decides which notices are written as the count of
+//! one Event.
 //!
-//! Events have the fields that Kubernetes' own controllers set (`count`, `lastTimestamp`, `source`) and that exporters and scripts read;
-//! the API server refuses these fields in `events.k8s.io/v1`. kube's recorder is not used: it writes that API, treats a notice with the
-//! same reason but another message as a repeat, and makes the caller wait.
+//! Events have the fields that Kubernetes' own controllers set (`count`, `lastTimestamp`, `source`), because exporters and scripts read
+//! these fields. The API server refuses them in `events.k8s.io/v1`. kube's recorder is not used, because it writes that API and makes the
+//! caller wait. It also treats a notice with the same reason but another message as a repeat.
 
 mod reminders;
 mod repeat;
@@ -150,8 +151,8 @@ impl Recorder {
         }
     }
 
-    /// Like [`Self::emit`], for a caller that retries soon if the queue is full. Returns whether the notice was queued. A refused notice is
-    /// neither logged nor counted as dropped. Half of the queue is reserved for new notices.
+    /// Like [`Self::emit`], for a caller that retries soon if the queue is full. Returns `false` if the notice was refused. A refused
+    /// notice is neither logged nor counted as dropped. Half of the queue is reserved for new notices.
     #[must_use]
     pub fn try_emit(&self, about: &ObjectReference, notice: Notice) -> bool {
         let Some(writer) = self.senders.as_ref().map(|senders| senders.of(notice.kind)) else {
@@ -176,7 +177,6 @@ fn log(about: &ObjectReference, notice: &Notice) {
     }
 }
 
-/// A notice from a component about an object.
 #[derive(Clone, Debug)]
 struct Message {
     /// The emitting component: `source.component`, which `kubectl describe` shows as «From».
@@ -203,12 +203,10 @@ pub struct Writer {
     paced: Option<Instant>,
 }
 
-/// The reason why the writer wakes up.
 enum Wakeup {
     Message(Box<Message>),
     /// The quiet time of a repeated notice's Event is over.
     Overdue,
-    /// All recorders have been dropped.
     End,
 }
 

@@ -105,7 +105,6 @@ impl ObjectKey for ObjectName {
     }
 }
 
-/// The part of a queue's state that is shown.
 trait QueueView: Send + Sync {
     fn key_state(&self, object: &Object) -> KeyState;
     fn changed(&self) -> Vec<((ObjectName, Option<String>), Instant)>;
@@ -177,7 +176,6 @@ impl Kind {
         }
     }
 
-    /// Describes the format of a key.
     const fn form(self) -> &'static str {
         match self {
             Self::Node => "key: expected the name of a Node",
@@ -185,7 +183,6 @@ impl Kind {
         }
     }
 
-    /// Parses a key.
     fn name(self, key: &str) -> Option<ObjectName> {
         match (self, key.split_once('/')) {
             (Self::Node, None) if is_name(key) => Some(ObjectName::cluster(key)),
@@ -264,9 +261,7 @@ pub(crate) struct Identity {
     pub(crate) adapter: Adapter,
     pub(crate) shards: Shards,
     pub(crate) clock: Clock,
-    /// Whether the controller changes nothing.
     pub(crate) dry_run: bool,
-    /// The runtime that the controller runs in.
     pub(crate) runtime: Handle,
 }
 
@@ -331,7 +326,7 @@ impl Explain {
     }
 
     pub(crate) fn is_of(&self, identity: Identity) {
-        // The process sets this only once.
+        // The process calls this function only once, so `set` cannot fail.
         let _set = self.0.identity.set(identity);
     }
 
@@ -530,7 +525,6 @@ fn before(clock: &Clock, at: Instant) -> Timestamp {
     SignedDuration::try_from(at.elapsed()).ok().and_then(|ago| now.checked_sub(ago).ok()).unwrap_or(now)
 }
 
-/// Returns the time of day after `delay`.
 fn after(clock: &Clock, delay: Duration) -> Timestamp {
     let now = clock.now();
     SignedDuration::try_from(delay).ok().and_then(|delay| now.checked_add(delay).ok()).unwrap_or(now)

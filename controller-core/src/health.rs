@@ -135,7 +135,6 @@ impl Health {
     }
 }
 
-/// The result of one check.
 struct Verdict {
     name: &'static str,
     result: Result<(), String>,
@@ -145,7 +144,6 @@ fn judge(checks: &[Check]) -> Vec<Verdict> {
     checks.iter().map(|check| Verdict { name: check.name, result: (check.judge)() }).collect()
 }
 
-/// Returns one line per failed check, with its name.
 fn missing(verdicts: &[Verdict]) -> Result<(), String> {
     let line = |verdict: &Verdict| Some(named(verdict.name, verdict.result.as_ref().err()?));
     let lines: Vec<String> = verdicts.iter().filter_map(line).collect();
@@ -162,7 +160,6 @@ struct Exposed {
     registry: Registry,
 }
 
-/// Returns the routes of the pages.
 pub(crate) fn routes(health: Health, registry: Registry) -> Router {
     Router::new()
         .route("/healthz", get(alive))

@@ -160,7 +160,6 @@ fn unread(file: &Path, error: KubeconfigError) -> anyhow::Error {
     anyhow!("{} is not a valid kubeconfig{}", file.display(), location.unwrap_or_default())
 }
 
-/// Returns the configuration from the pod's service account.
 fn in_a_pod() -> anyhow::Result<Config> {
     if let Some(variable) = unset(|variable| std::env::var_os(variable).is_some()) {
         bail!(
@@ -171,7 +170,6 @@ fn in_a_pod() -> anyhow::Result<Config> {
         .with_context(|| format!("cannot use the pod's service account in {SERVICE_ACCOUNT}: {OR_A_FILE}"))
 }
 
-/// Returns the first of the variables that this process lacks.
 fn unset(is_set: impl Fn(&str) -> bool) -> Option<&'static str> {
     POD_VARIABLES.into_iter().find(|variable| !is_set(variable))
 }
@@ -185,7 +183,7 @@ pub fn client(config: Config, requests: &Requests) -> anyhow::Result<Client> {
     Ok(builder.with_layer(&BufferLayer::new(REQUESTS_WAITING)).with_layer(requests).build())
 }
 
-/// Creates a client for requests that must not depend on a term: those of the election itself.
+/// Creates a client for the requests of the election itself, which must not depend on a term.
 pub fn plain_client(config: Config) -> anyhow::Result<Client> {
     Ok(ClientBuilder::try_from(config).map_err(|error| unusable(&error))?.build())
 }

@@ -56,7 +56,6 @@ impl AdapterMetrics {
         metrics
     }
 
-    /// Counts one call and its vendor calls.
     pub(crate) fn count(&self, call: &'static str, outcome: Result<u32, &AdapterError>) {
         let word = outcome.map_or_else(|error| error.reason.word(), |_cost| "OK");
         self.calls.get_or_create(&CallLabels { call, outcome: word }).inc();

@@ -68,7 +68,6 @@ pub struct Change<K, T> {
     pub reported: bool,
 }
 
-/// The content of a mirror.
 pub(crate) type Content<K, T> = BTreeMap<K, Arc<T>>;
 
 /// A mirror of one collection. Clones share the state.
@@ -210,7 +209,6 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
         self.inner.observed.send_replace(Some(at.min(self.inner.clock.now())));
     }
 
-    /// Records that the content is correct now.
     pub(crate) fn mark_fresh(&self) {
         self.mark_observed(self.inner.clock.now());
     }
@@ -230,7 +228,6 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
     }
 }
 
-/// Replaces `content` by `new` and returns the changes.
 pub(crate) fn replace<K: Ord + Clone, T: PartialEq>(
     content: &mut Content<K, T>,
     new: Content<K, T>,
@@ -253,7 +250,6 @@ pub(crate) fn replace<K: Ord + Clone, T: PartialEq>(
     changes
 }
 
-/// Inserts or removes one item and returns the change.
 pub(crate) fn put<K: Ord + Clone, T: PartialEq>(
     content: &mut Content<K, T>,
     key: K,

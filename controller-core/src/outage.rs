@@ -12,7 +12,6 @@ use crate::Clock;
 
 /// Interval at which an outage is logged again while it lasts.
 const REMIND: Duration = Duration::from_mins(1);
-/// The first pause between two attempts.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// The longest pause between two attempts. The controller notices within this time that a peer is back.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -97,7 +96,6 @@ impl Outage {
         pause
     }
 
-    /// Records that the peer answers.
     pub(crate) fn answered(&mut self) {
         self.failures = 0;
         self.logged = None;

@@ -273,7 +273,6 @@ impl<K: Key> Queue<K> {
         }
     }
 
-    /// Starts a trace for the reconcile of this key.
     fn trace(&self, taken: &Taken<K>, waited: Duration) -> Span {
         traces::child(traces::span!(
             "reconcile",
@@ -342,7 +341,6 @@ impl<K: Key> Drop for InProgress<K> {
     }
 }
 
-/// Returns the name of the outcome that traces show.
 const fn outcome(again: Again) -> &'static str {
     match again {
         Again::Done => "done",
@@ -352,7 +350,6 @@ const fn outcome(again: Again) -> &'static str {
     }
 }
 
-/// Returns the message of a panic.
 fn text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")

@@ -80,7 +80,7 @@ impl Again {
         }
     }
 
-    /// Returns the earlier of two retries, for a key that failed in two ways.
+    /// Returns the retry for a key that failed in two ways. A delay is preferred to backoff, and the shorter of two delays applies.
     #[must_use]
     pub fn sooner(self, other: Self) -> Self {
         match (self, other) {

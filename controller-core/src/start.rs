@@ -1,8 +1,8 @@
 //! Runs a controller's process from `main` to a graceful stop.
 //!
-//! The API server and the adapter need not be available: the mirrors wait for both and report the outage. Only a process without
+//! The API server and the adapter need not be available, because the mirrors wait for both and report the outage. Only a process without
 //! `--cluster-id` needs the API server at its start. A process ends early only if its configuration cannot work, the cluster ID cannot be
-//! read, an address cannot be bound, a task ends unexpectedly, or another process has taken its only Lease.
+//! read, or an address cannot be bound. It also ends if a task ends unexpectedly, or if another process has taken its only Lease.
 
 mod cluster_id;
 mod metrics;
@@ -76,7 +76,7 @@ pub struct Process {
     pub adapter: Adapter,
     /// The recorder of Events.
     pub recorder: Recorder,
-    /// The clock that tells the time of day.
+    /// The clock for the time of day.
     pub clock: Clock,
     /// The shards of the work. The tasks of a shard start when this process holds the shard.
     pub shards: Shards,
@@ -95,7 +95,6 @@ pub struct Process {
     candidate: Option<Candidate>,
     listener: Option<Listener>,
     secure: Option<(Listener, Arc<Tls>)>,
-    /// The rules for which callers may read the status pages.
     readers: Readers,
     events: events::Writer,
 }
@@ -388,7 +387,6 @@ async fn process(names: Names, config: &CommonConfig) -> anyhow::Result<Process>
     Ok(Process { listener: Some(listener), secure, readers, shards, candidate, listing, ..process })
 }
 
-/// Cancels `stop` on SIGTERM and SIGINT.
 fn stop_on_signal(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;

@@ -1,8 +1,8 @@
 //! Builders and stateful fakes of the API server and the adapter, for tests of the controllers.
 //!
 //! The fakes store objects, count calls and can return an error for the next call. No test asserts an order of calls. Both fakes use memory
-//! instead of sockets: on paused time, a runtime that waits for a socket would jump to the next timer. For tests on real time, the fake API
-//! server also has ports.
+//! instead of sockets, because on paused time a runtime that waits for a socket would jump to the next timer. For tests on real time, the
+//! fake API server also has ports.
 
 mod cloud;
 mod fake_shards;

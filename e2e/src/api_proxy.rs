@@ -1,7 +1,7 @@
 //! A proxy between a controller and the API server. A test uses it to hold back requests of the controller. The test's own requests do not
 //! pass through the proxy.
 //!
-//! Clients speak HTTP without TLS to the proxy, on loopback; the proxy speaks TLS to the API server and passes tokens on, so the API server
+//! Clients speak plain HTTP to the proxy, on loopback. The proxy speaks TLS to the API server and passes tokens on, so the API server
 //! authorizes as usual.
 
 use std::convert::Infallible;

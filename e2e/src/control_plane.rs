@@ -43,7 +43,6 @@ pub struct ControlPlane {
     dir: WorkDir,
 }
 
-/// The owner of the servers.
 #[derive(Debug)]
 enum Servers {
     Own(Box<Own>),
@@ -51,7 +50,6 @@ enum Servers {
     Lent(Lent),
 }
 
-/// The addresses and files of a control plane.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Site {
     server: Server,
@@ -123,7 +121,6 @@ impl ControlPlane {
         self.dir.keep();
     }
 
-    /// The URL of the API server and the file of its certificate authority, for further kubeconfigs.
     pub(crate) fn server(&self) -> Server {
         self.site.server.clone()
     }
@@ -209,7 +206,6 @@ impl fmt::Debug for ControlPlane {
     }
 }
 
-/// A client for a kubeconfig file.
 pub(crate) async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     let shown = kubeconfig.display();
     let read = Kubeconfig::read_from(kubeconfig).with_context(|| format!("cannot read {shown}"))?;

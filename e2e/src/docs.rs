@@ -16,7 +16,7 @@ use session::Session;
 
 /// Files of the repository that commands of pages use.
 const FOLDERS: [&str; 2] = ["examples", "helm"];
-/// The beginning of a line on a page, which shows that the command is expected to fail.
+/// If the page shows a line that begins with this text, the command is expected to fail.
 const REFUSAL: &str = "Error:";
 /// Read-only commands. They are repeated until they print what the page shows, because a reader types more slowly.
 const READ_COMMANDS: [&str; 3] = ["cloudctl explain ", "cloudctl status", "curl --silent "];

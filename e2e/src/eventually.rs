@@ -11,7 +11,6 @@ use crate::seconds;
 /// that reconnects to a peer, after 10 s.
 pub const WITHIN: Duration = seconds(60);
 
-/// The time between two checks.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 
 /// Calls `check` until it returns a value.

@@ -100,7 +100,6 @@ impl Values {
     }
 }
 
-/// The folder of the chart.
 pub(crate) fn chart() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).join("helm").join(NAME)

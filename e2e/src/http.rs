@@ -13,7 +13,6 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub(crate) struct Http(Client);
 
-/// An answer with any status.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpResponse {
     pub(crate) status: StatusCode,
@@ -42,7 +41,6 @@ impl Http {
         self.text(url, |client| client.get(url)).await
     }
 
-    /// The status of the answer.
     pub(crate) async fn status(&self, method: Method, url: &str) -> anyhow::Result<u16> {
         let answer = self.0.request(method, url).send().await;
         Ok(answer.with_context(|| format!("{url} did not answer"))?.status().as_u16())

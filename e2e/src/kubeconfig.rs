@@ -9,14 +9,12 @@ use serde_json::{Value, json};
 
 use crate::pki::CertificateFiles;
 
-/// The API server's URL and certificate authority.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Server {
     pub(crate) url: String,
     pub(crate) ca: PathBuf,
 }
 
-/// The credentials of a user.
 #[derive(Debug)]
 pub(crate) enum Credential<'a> {
     Certificate(&'a CertificateFiles),

@@ -4,7 +4,7 @@
 //! of the kubelet: it runs each container's program as its Deployment specifies. [`Simcloud`] is the cloud that the programs use. A
 //! [`Cluster`] combines all of them.
 //!
-//! There are deliberately no fakes of Kubernetes: a real API server validates all requests.
+//! There are deliberately no fakes of Kubernetes, so a real API server validates all requests.
 
 mod api_proxy;
 mod audit;

@@ -52,8 +52,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Fails unless each Service has one complete load balancer, and each of these pod networks and of the remaining nodes has its route.
-    /// Also fails if the cloud contains anything else.
+    /// Fails unless each Service has one complete load balancer, and each pod network has its route: those in `networks` and those of the
+    /// remaining nodes. Also fails if the cloud contains anything else.
     pub fn check(&self, state: &State, networks: &[String]) -> anyhow::Result<()> {
         let complete = |it: &LoadBalancer| it.status == ProvisioningStatus::Active && it.listeners.len() == 2;
         ensure!(state.load_balancers.iter().all(complete), "{:#?}", state.load_balancers);
@@ -70,7 +70,6 @@ impl Outcome {
     }
 }
 
-/// The state of one user.
 #[derive(Clone)]
 struct User {
     client: Client,
@@ -179,7 +178,7 @@ impl User {
     }
 
     /// Adds an instance that joins as a node and gets its route. Then removes the oldest node, its instance first, as an autoscaler does.
-    /// While the instances of nodes exist, the number of their routes that can be removed at once is limited.
+    /// The number of routes that are removed at once is limited only while their instances exist.
     async fn nodes(self, cloud: Simcloud) -> anyhow::Result<Outcome> {
         let (mut there, mut n_joined) = (Vec::new(), 0);
         for number in (1..=MACHINES).cycle() {

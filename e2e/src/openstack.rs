@@ -1,5 +1,5 @@
-//! A cluster on the real services of `cargo xtask openstack`: a separate project, and the proxy of the conformance suite between the
-//! project and the adapter, which counts calls and injects faults.
+//! A cluster on the real services of `cargo xtask openstack`. It has a separate project. The proxy of the conformance suite counts the
+//! adapter's calls to this project, and injects faults.
 //!
 //! This module starts and stops no service: `e2e/openstack/run.sh` does this for a whole run.
 
@@ -122,7 +122,7 @@ impl OpenStack {
     }
 }
 
-/// The endpoints and credentials for clients of the services.
+/// Whether a client calls the services through the proxy or directly.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Proxied,

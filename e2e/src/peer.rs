@@ -245,7 +245,6 @@ impl Peer {
     }
 }
 
-/// Returns the holder of the Lease.
 async fn leader(leases: &Api<Lease>) -> anyhow::Result<Option<String>> {
     let lease = leases.get_opt(NAME).await.context("cannot read the peer's Lease")?;
     Ok(lease.and_then(|lease| lease.spec?.holder_identity).filter(|holder| !holder.is_empty()))

@@ -13,7 +13,6 @@ use rcgen::{
 };
 use serde_json::json;
 
-/// Files of a control plane's identity.
 #[derive(Clone, Debug)]
 pub(crate) struct Pki {
     pub(crate) ca: PathBuf,
@@ -38,7 +37,6 @@ pub(crate) struct KeyFiles {
 }
 
 impl Pki {
-    /// Creates all files in a directory.
     pub(crate) fn make(dir: &Path) -> anyhow::Result<Self> {
         fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
         let ca = authority().context("cannot create a certificate authority")?;

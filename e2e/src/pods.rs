@@ -1,4 +1,4 @@
-//! Does the work of a kubelet and of the endpoint slice controller for the pods of the release: each container's program runs here as a
+//! Does the work of a kubelet and of the endpoint slice controller for the pods of the release. Each container's program runs here as a
 //! process, with the arguments, environment and identity from its Deployment.
 //!
 //! Deliberately not implemented: images, security contexts and restarts. A process that ends is not restarted, so that tests notice it; the

@@ -1,4 +1,4 @@
-//! Servers as child processes that never outlive this process: dropping the value kills the server. If util-linux's `setpriv` is installed,
+//! Servers as child processes that never outlive this process. Dropping the value kills the server. If util-linux's `setpriv` is installed,
 //! the kernel kills the servers when this process is killed.
 
 use std::collections::BTreeMap;
@@ -132,7 +132,6 @@ impl Drop for Process {
     }
 }
 
-/// Looks for an executable in `PATH`.
 pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
@@ -152,7 +151,7 @@ pub(crate) fn guarded(program: &Path) -> Command {
     command
 }
 
-/// Whether this is the `setpriv` of util-linux: other programs of this name do not have the option `--pdeathsig`.
+/// Whether this `setpriv` is the one of util-linux. Other programs of this name do not have the option `--pdeathsig`.
 fn can_guard(setpriv: &Path) -> bool {
     let Some(program) = in_path("true") else { return false };
     let args = [OsStr::new("--pdeathsig"), OsStr::new("KILL"), OsStr::new("--"), program.as_os_str()];

@@ -22,7 +22,6 @@ impl Signals {
         })
     }
 
-    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => (),

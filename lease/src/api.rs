@@ -13,16 +13,13 @@ use serde_json::Value;
 
 use crate::{causes, record::Record, settings::Settings};
 
-/// Error of a request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The request timed out; its outcome is unknown.
     #[error("no answer from the API server within {0:?}")]
     Timeout(Duration),
-    /// The API server refused the request.
     #[error("{} ({} {})", .0.message, .0.code, .0.reason)]
     Refused(Box<Status>),
-    /// The connection or the client failed.
     #[error("{}", causes(.0.as_ref()))]
     Client(Box<kube::Error>),
     /// The body is not a valid Lease.
@@ -31,7 +28,6 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// The HTTP status, if the server answered.
     pub(crate) fn status(&self) -> Option<u16> {
         match self {
             Self::Refused(status) => Some(status.code),
@@ -53,7 +49,6 @@ impl From<kube::Error> for Error {
 /// A stream of the changes of the Lease, in which `None` means that the Lease was deleted. The stream ends with the connection.
 pub(crate) type Changes = BoxStream<'static, Option<Record>>;
 
-/// Client for one Lease.
 #[derive(Clone)]
 pub(crate) struct LeaseApi {
     api: Api<Lease>,

@@ -35,7 +35,7 @@ pub struct Elector {
     wall: (Timestamp, Instant),
     /// The last failure that was logged.
     trouble: Option<String>,
-    /// The shard's part in dividing the Leases, if the process shares several Leases with other replicas.
+    /// Decides together with the other shards of this process, if the process shares several Leases with other replicas.
     member: Option<Member>,
 }
 

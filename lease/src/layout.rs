@@ -1,4 +1,4 @@
-//! The division of the work into shards, and the conditions for a change of that division.
+//! A division is the number of shards into which the replicas split the work. This module decides when that number may change.
 //!
 //! Two divisions are never in force at the same time. The Lease of the first shard states the division. A process that takes the Lease of
 //! another shard then reads the first Lease before it starts to work. A process that writes a new division into the first Lease has
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::{candidate::Candidate, share::View};
 
-/// The division that a Lease states.
+/// The division (the number of shards) that a Lease states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Division {
     /// The Lease was not observed yet.
@@ -20,7 +20,7 @@ pub(crate) enum Division {
     Fresh,
     Set {
         shards: u16,
-        /// The maximum number of Leases of another division that may still be held.
+        /// At most this many Leases of another division may still be held. `None`: no such Lease is recorded.
         before: Option<u16>,
     },
 }
@@ -49,12 +49,10 @@ impl Division {
         self == Self::Set { shards, before: None }
     }
 
-    /// Whether the division has this number of shards.
     fn is_same(self, mine: u16) -> bool {
         matches!(self, Self::Set { shards, .. } if shards == mine)
     }
 
-    /// Whether the division has another number of shards.
     pub(crate) fn is_another(self, mine: u16) -> bool {
         matches!(self, Self::Set { shards, .. } if shards != mine)
     }

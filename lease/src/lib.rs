@@ -14,8 +14,8 @@
 //! one named Lease, and `create` to create a missing Lease. No other client may write the Lease. A client that releases a Lease in the name
 //! of a live leader causes two leaders for a moment.
 //!
-//! [`ShardElector`] does the same for divided work: it has a Lease for each shard, gives each replica a fair share of the shards, and
-//! provides a [`ShardHandle`] for each shard, which shows what the process may do there.
+//! [`ShardElector`] does the same for divided work. It has a Lease for each shard, and gives each replica a fair share of the shards. A
+//! [`ShardHandle`] for each shard shows what the process may do there.
 
 mod api;
 mod candidate;

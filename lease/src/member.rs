@@ -1,5 +1,5 @@
-//! The part of one shard in dividing the Leases between replicas: derives the next action of the shard's candidate from the observations of
-//! all shards of this process.
+//! Decides the next action of one shard's candidate. The replicas share the Leases of all shards fairly, so the decision uses the
+//! observations of all shards of this process. A division is the number of shards; see `layout`.
 
 use std::{
     collections::BTreeMap,
@@ -207,11 +207,9 @@ fn view(last: &View, candidate: &Candidate, now: Instant) -> View {
     }
 }
 
-/// The next action for a Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     Step(Action),
-    /// Renew the lease and write these annotations.
     RenewWith {
         version: String,
         notes: Notes,
@@ -253,7 +251,7 @@ struct Held {
     taken: Instant,
     /// Whether it is confirmed that no process uses another division any more.
     confirmed: bool,
-    /// The latest time at which the seat is handed over, if the seat is to be handed over.
+    /// Time by which the Lease is released for the replica that asked for it. `None`: no such release is due.
     closes: Option<Instant>,
     /// Whether the lease is released as soon as no work is in progress.
     leaving: bool,
@@ -333,7 +331,6 @@ impl Member {
         notes
     }
 
-    /// Returns the next action.
     pub(crate) fn decide(&mut self, candidate: &Candidate, now: Instant) -> Act {
         self.changes.mark_unchanged();
         let board = Arc::clone(&self.board);

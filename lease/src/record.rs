@@ -47,7 +47,7 @@ pub struct Record {
     pub wanted_by: Option<String>,
     /// The number of shards that the holder uses. `None` means that the Lease states no number, so there is one shard.
     pub shards: Option<u16>,
-    /// The maximum number of Leases of another division that may still be held.
+    /// At most this many Leases of another division (another number of shards) may still be held. `None`: no such Lease is recorded.
     pub before: Option<u16>,
 }
 
@@ -103,7 +103,8 @@ impl From<Lease> for Record {
     }
 }
 
-/// Returns the number of shards that the holder uses, and the maximum number of Leases of another division that may still be held.
+/// Returns the holder's number of shards. Also returns the maximum number of Leases that replicas with another number of shards may still
+/// hold.
 ///
 /// A version without support for shards keeps the annotations that other versions wrote. Such annotations belong to an earlier term and
 /// only show which Leases to observe.
@@ -115,13 +116,12 @@ fn division(notes: &BTreeMap<String, String>, transitions: u32) -> (Option<u16>,
     if term == transitions.to_string() { (Some(stored), before) } else { (None, before.max(Some(stored))) }
 }
 
-/// Returns the annotation's value for this number of shards in the term with this value of `leaseTransitions`.
+/// Returns the value of the `SHARDS` annotation.
 pub(crate) fn shards_in_term(shards: u16, transitions: u32) -> String {
     format!("{shards}@{transitions}")
 }
 
-/// Parses a number of shards. An unreadable value may stand for any number. The maximum is then assumed, and all possible Leases are
-/// observed.
+/// Parses a number of shards. If the value is unreadable, the maximum is assumed, so that all possible Leases are observed.
 fn shards(text: &str) -> u16 {
     text.parse().ok().filter(|shards| (1..=MOST_SHARDS).contains(shards)).unwrap_or(MOST_SHARDS)
 }
@@ -133,11 +133,10 @@ pub(crate) const MOST_SHARDS: u16 = 64;
 pub(crate) const WANTED_BY: &str = "cloudadapter.dev/wanted-by";
 /// The annotation with the number of shards, and the `leaseTransitions` of the term in which the annotation was written, such as `8@5`.
 pub(crate) const SHARDS: &str = "cloudadapter.dev/shards";
-/// The annotation with the maximum number of Leases of another division that may still be held. The first shard's Lease has this annotation
-/// until no process can hold a Lease of another division.
+/// The annotation with the maximum number of Leases that replicas with another number of shards may still hold. The first shard's Lease has
+/// this annotation until no such Lease can be held.
 pub(crate) const BEFORE: &str = "cloudadapter.dev/shards-before";
 
-/// The name of a shard's Lease, derived from the name of the first shard's Lease.
 pub(crate) fn name_of(first: &str, at: usize) -> String {
     if at == 0 { first.to_owned() } else { format!("{first}-{at}") }
 }
@@ -145,7 +144,6 @@ pub(crate) fn name_of(first: &str, at: usize) -> String {
 /// The annotations to write. `None` removes the annotation.
 pub(crate) type Notes = BTreeMap<&'static str, Option<String>>;
 
-/// Adds annotations to the body of a patch.
 pub(crate) fn with_notes(mut body: Value, notes: &Notes) -> Value {
     if let (Some(metadata), false) =
         (body.get_mut("metadata").and_then(Value::as_object_mut), notes.is_empty())
@@ -155,7 +153,6 @@ pub(crate) fn with_notes(mut body: Value, notes: &Notes) -> Value {
     body
 }
 
-/// The body of a patch that changes only annotations.
 pub(crate) fn note(version: &str, notes: &Notes) -> Value {
     with_notes(json!({ "metadata": { "resourceVersion": version } }), notes)
 }
@@ -187,7 +184,6 @@ fn acquired_at(now: Timestamp, epoch: u64) -> Timestamp {
     now.max(next)
 }
 
-/// The body of a patch that renews the lease.
 pub(crate) fn renewal(timing: &Timing, version: &str, at: Timestamp) -> Value {
     json!({
         "metadata": { "resourceVersion": version },
@@ -195,7 +191,6 @@ pub(crate) fn renewal(timing: &Timing, version: &str, at: Timestamp) -> Value {
     })
 }
 
-/// The body of a patch that releases the lease and marks it as released.
 pub(crate) fn release(version: &str, at: Timestamp) -> Value {
     json!({
         "metadata": { "resourceVersion": version },

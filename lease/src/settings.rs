@@ -44,8 +44,8 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// Returns the timeout of a request to the API server. A leader survives a slow API server, and if an answer is lost, another request
-    /// can be sent in time. client-go sets this timeout in the same way (resourcelock, `NewFromKubeconfig`).
+    /// Returns the timeout of a request to the API server. It is half of the renewal deadline, so that a second request can be sent in time
+    /// if an answer is lost. client-go sets this timeout in the same way (resourcelock, `NewFromKubeconfig`).
     #[must_use]
     pub fn call_limit(&self) -> Duration {
         self.renew_deadline / 2

@@ -1,10 +1,10 @@
-//! One shard, for the code that works in that shard. A seat shows whether this process holds the shard, and begins units of work.
+//! A handle for one shard. It shows whether this process holds the shard, and begins units of work (visits) in it.
 
 use std::sync::Arc;
 
 use tokio::{sync::watch, time::Instant};
 
-/// The process that leads.
+/// The leadership of a shard, as known to this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leadership {
     /// This process leads.
@@ -15,7 +15,7 @@ pub enum Leadership {
         /// The epoch, which identifies the term and is higher than the epoch of any earlier term. See
         /// [`Record::epoch`](crate::Record::epoch).
         epoch: u64,
-        /// The epoch of the first of the consecutive terms of this process.
+        /// The epoch of this process's first term since which no other process has held the Lease.
         since: u64,
         /// The UID of the Lease, for Events about the Lease.
         uid: Arc<str>,
@@ -37,7 +37,7 @@ pub struct ShardHandle {
 }
 
 impl ShardHandle {
-    /// A handle of a shard with the given leadership that is never handed over.
+    /// Creates a handle for a shard that is never handed over.
     #[must_use]
     pub fn over(
         lease: &str,
@@ -97,7 +97,7 @@ impl ShardHandle {
 /// A unit of work in progress in a shard, which ends when its last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct Visit {
-    /// The epoch of the first term of the consecutive terms in which the visit began.
+    /// The leadership's `since` when the visit began.
     since: u64,
     leadership: watch::Receiver<Leadership>,
     _inside: Arc<Inside>,
@@ -117,8 +117,7 @@ impl Visit {
     }
 }
 
-/// Returns the epoch of the first of the consecutive terms and the epoch of the current term. Returns `None` if no term is valid by the
-/// clock.
+/// Returns the leadership's `since` and the epoch of the current term. Returns `None` if no term is valid by the clock.
 fn term(leadership: &watch::Receiver<Leadership>) -> Option<(u64, u64)> {
     match &*leadership.borrow() {
         Leadership::Leader { valid_until, epoch, since, .. } if Instant::now() < *valid_until => {
@@ -157,7 +156,6 @@ impl Gate {
         self.0.borrow().inside == 0
     }
 
-    /// Waits until no visit is in progress.
     pub(crate) async fn empty(&self) {
         // Waiting cannot fail, because `self` owns the sender.
         drop(self.0.subscribe().wait_for(|gate| gate.inside == 0).await);

@@ -88,7 +88,7 @@ impl ShardElector {
         let electors = std::mem::take(&mut self.electors);
         let mut running: FuturesUnordered<BoxFuture<'static, ()>> =
             electors.into_iter().map(|elector| elector.run(release.clone()).boxed()).collect();
-        // The electors for additional Leases, which belong to another division, only observe those Leases.
+        // These electors only observe Leases that replicas with another number of shards may hold.
         let mut watching = FuturesUnordered::new();
         let mut left = false;
         loop {
@@ -135,7 +135,7 @@ impl ShardElector {
     }
 }
 
-/// The Leases that must be observed in addition to those of this division.
+/// The additional Leases to observe, because replicas with another number of shards may hold them.
 enum Beyond {
     Observe(std::ops::Range<u16>),
     Forget,

@@ -26,11 +26,9 @@ pub(crate) struct View {
     pub(crate) free_from: Option<Instant>,
     /// Whether this process holds the shard.
     pub(crate) ours: bool,
-    /// Whether this process is acquiring the shard.
     pub(crate) taking: bool,
     /// The replica to which this process is about to hand the shard over.
     pub(crate) closing: Option<String>,
-    /// Whether the holder released the shard.
     pub(crate) released: bool,
     /// The replica that asks for the shard, or for which the shard was released, and the time since which this is known.
     pub(crate) wish: Option<(String, Instant)>,
@@ -51,7 +49,6 @@ impl View {
 /// What to do with a free shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Take {
-    /// Take the shard.
     Now,
     /// Leave the shard to other replicas until this time.
     From(Instant),
@@ -59,7 +56,7 @@ pub(crate) enum Take {
     No,
 }
 
-/// All shards of a division, as observed by one replica.
+/// All shards, as observed by one replica.
 #[derive(Clone, Debug)]
 pub(crate) struct Shares<'a> {
     pub(crate) me: &'a str,
@@ -125,7 +122,6 @@ impl<'a> Shares<'a> {
         ours - before
     }
 
-    /// Decides whether to take a shard if it is free.
     pub(crate) fn take(&self, at: usize, now: Instant) -> Take {
         let Some((shard, from)) = self.shards.get(at).and_then(|shard| Some((*shard, shard.free_from?)))
         else {

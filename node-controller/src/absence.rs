@@ -1,8 +1,9 @@
 //! Keeps the cloud's answers about instances that may be gone, and decides whether the answers prove that an instance is gone. The code is
 //! pure: every time is an argument.
 //!
-//! A single answer proves nothing. A second answer confirms the first if it concerns the same node and instance, comes a minimum time
-//! later, and was observed later by the vendor. No other answer may come in between. A proof expires, and is renewed while it is needed.
+//! A single answer proves nothing. A second answer confirms the first if it concerns the same node and instance. It must come a minimum
+//! time later, and the vendor must have observed it later. No other answer may come in between. A proof expires, and is renewed while it is
+//! needed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -51,35 +52,38 @@ pub(crate) enum Shown {
     No,
 }
 
-/// The cloud's answer about an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The instance is gone, with evidence observed at this time of the adapter's clock.
-    Gone { observed: Timestamp },
+    Gone {
+        observed: Timestamp,
+    },
     /// The instance exists, and may be switched off.
-    Exists { stopped: bool },
+    Exists {
+        stopped: bool,
+    },
     /// The cloud does not show the instance, which proves nothing.
     NotVisible,
     /// The instance belongs to another cloud or region.
     Foreign,
-    /// The cloud returned an error.
-    Failed { error: String, retry_after: Option<Duration> },
+    Failed {
+        error: String,
+        retry_after: Option<Duration>,
+    },
 }
 
-/// The conclusion from the answers so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Conclusion {
     /// The cloud has not answered yet.
     Nothing,
-    /// The cloud returned an error.
     Failed {
-        /// The adapter's error text.
         error: String,
         /// Whether the previous answer was an error, too.
         repeated: bool,
     },
-    /// The instance exists.
-    Exists { stopped: bool },
+    Exists {
+        stopped: bool,
+    },
     /// The cloud does not show the instance.
     NotVisible,
     /// The instance belongs to another cloud or region.
@@ -94,7 +98,6 @@ pub(crate) enum Conclusion {
         /// The cloud reported the absence twice, far enough apart.
         confirmed: bool,
     },
-    /// The node was deleted.
     Deleted,
 }
 
@@ -112,7 +115,6 @@ struct Case {
     unproven: bool,
 }
 
-/// The answers about each node.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     confirm_after: Duration,
@@ -144,22 +146,18 @@ impl Ledger {
         self.release(whom);
     }
 
-    /// Records that the deletion brake keeps these nodes from deletion.
     pub(crate) fn hold(&mut self, subjects: impl IntoIterator<Item = Subject>) {
         self.held.extend(subjects);
     }
 
-    /// Records that the deletion brake no longer stops the deletion of these nodes.
     pub(crate) fn release(&mut self, whom: impl Fn(&Subject) -> bool) {
         self.held.retain(|subject| !whom(subject));
     }
 
-    /// Returns the nodes that the deletion brake keeps from deletion.
     pub(crate) fn held(&self) -> BTreeSet<Subject> {
         self.held.clone()
     }
 
-    /// Returns the nodes about which the controller must ask the cloud now.
     pub(crate) fn due(&self, now: Instant) -> Vec<Subject> {
         self.cases.iter().filter(|(_, case)| case.due <= now).map(|(subject, _)| subject.clone()).collect()
     }
@@ -208,7 +206,6 @@ impl Ledger {
         self.cases.get(subject).map(|case| &case.conclusion)
     }
 
-    /// Whether the instance is proven to be gone.
     pub(crate) fn is_proven(&self, subject: &Subject, now: Instant) -> bool {
         match self.conclusion(subject) {
             Some(Conclusion::Gone { last, confirmed: true, .. }) => now.duration_since(*last) < KEEP,
@@ -242,7 +239,7 @@ impl Case {
     fn gone(&mut self, observed: Timestamp, asked: Instant, now: Instant, confirm_after: Duration) {
         self.fruitless = 0;
         let (confirmed, last) = match self.conclusion {
-            // The answer comes from a cache, or the adapter's clock went back: the answer counts at most as a first answer.
+            // The answer comes from a cache, or the adapter's clock went back, so the answer counts at most as a first answer.
             Conclusion::Gone { observed: before, .. } if observed <= before => (false, now),
             Conclusion::Gone { last, .. } if now.duration_since(last) >= KEEP => (false, now),
             Conclusion::Gone { confirmed: true, .. } => (true, now),

@@ -12,11 +12,11 @@ use crate::lifecycle;
 
 /// Minimum for the period flags; a shorter period would only cost CPU time.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
-/// Minimum for --node-deletion-confirm-after and --node-deletion-window: two answers at the same moment count as one.
+/// Minimum for --node-deletion-confirm-after and --node-deletion-window, because two answers at the same moment count as one.
 const SHORTEST_APART: Duration = Duration::from_secs(1);
 
-/// Printed at the end of the help. No line is longer than 76 characters: clap wraps longer lines on a terminal, and a copied command would
-/// fail.
+/// Printed at the end of the help. No line is longer than 76 characters, because clap wraps longer lines on a terminal, and a copied
+/// command would fail.
 const EXAMPLE: &str = "\
 Example, outside of a cluster, with an adapter on this host:
   node-controller --kubeconfig admin.conf \\
@@ -48,7 +48,7 @@ struct Args {
     #[command(flatten)]
     lifecycle: LifecycleArgs,
 
-    // Keep this field last: its help headings apply to all fields that follow.
+    // Keep this field last, because its help headings apply to all fields that follow.
     #[command(flatten)]
     common: CommonArgs,
 
@@ -90,13 +90,10 @@ struct LifecycleArgs {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    /// Settings that all controllers share.
     pub(crate) common: CommonConfig,
-    /// Settings of this controller.
     pub(crate) settings: Settings,
 }
 
-/// Settings of this controller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     /// Maximum number of nodes reconciled at once.
@@ -105,12 +102,10 @@ pub(crate) struct Settings {
     pub(crate) address_writers: usize,
     /// How often all nodes are compared with the cloud.
     pub(crate) compare_every: Duration,
-    /// Settings for the deletion of nodes.
     pub(crate) lifecycle: lifecycle::Settings,
 }
 
 impl Config {
-    /// Parses and validates the flags.
     pub(crate) fn from_arguments(
         arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Self, clap::Error> {

@@ -16,7 +16,6 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// Returns when to reconcile the node again.
     pub(crate) fn again(&self) -> Again {
         match self {
             Self::Addresses { source } | Self::Labels { source } | Self::Initialise { source } => {

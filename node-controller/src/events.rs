@@ -12,7 +12,6 @@ const ACTION: &str = "Initialise";
 /// Maximum length of the clause that says what moved, in characters. The values fit if each has at most 32 characters.
 pub(crate) const MOVED_MAX: usize = 95;
 
-/// Returns the reference to the node that an Event is about.
 pub(crate) fn about(node: &Node) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),

@@ -1,7 +1,7 @@
 //! Step 3: executes a plan. The addresses are written first, then one patch initialises the node, then the Event is emitted.
 //!
-//! The controller writes only fields that it owns, with patches that test the node's UID: a node that was recreated under the same name is
-//! another node.
+//! The controller writes only fields that it owns. Its patches test the node's UID, because a node that was recreated under the same name
+//! is another node.
 
 use std::{sync::Arc, time::Duration};
 
@@ -77,9 +77,9 @@ impl Executor {
         Ok(())
     }
 
-    /// Replaces the whole list with a JSON merge patch. The schema merges addresses by type: in a strategic merge patch, a second address
-    /// of a type replaces the first, and even with `$patch: replace` the API server groups addresses by type. A list in another order would
-    /// be rewritten in each reconcile.
+    /// Replaces the whole list with a JSON merge patch. The schema merges addresses by type, so in a strategic merge patch a second address
+    /// of a type replaces the first. Even with `$patch: replace`, the API server groups addresses by type. A list in another order would be
+    /// rewritten in each reconcile.
     async fn set_addresses(&self, node: &Node, addresses: &[Address]) -> Result<(), Error> {
         let patch = json!({ "metadata": { "uid": node.uid }, "status": { "addresses": addresses } });
         let Ok(_permit) = timeout(ADDRESS_PERMIT_TIMEOUT, self.address_permits.acquire()).await else {

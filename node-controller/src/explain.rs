@@ -1,5 +1,5 @@
-//! Builds what the status pages show for a node: lines made from the current caches, and the note of the Event that names what the node
-//! waits for.
+//! Builds what the status pages show for a node. These are lines made from the current caches, and the note of the Event that names what
+//! the node waits for.
 
 use cloud_api_proto::Reason;
 use controller_core::{
@@ -15,7 +15,6 @@ use crate::{
     plan::{Instance, Node, Pairs, Refusal},
 };
 
-/// Returns what a node waits for.
 pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Waits {
     let reason = match refusal {
         Refusal::Failed { reason, .. } => Some(*reason).filter(|it| *it != Reason::Unspecified),
@@ -37,7 +36,6 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Waits {
     }
 }
 
-/// Returns the cause of a failed write.
 pub(crate) fn failing(error: &Error, notice: &Notice) -> Waits {
     Waits { text: notice.note.clone(), reason: None, topic: error.to_string(), reported: error.refused() }
 }

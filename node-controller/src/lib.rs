@@ -2,8 +2,8 @@
 //!
 //! A kubelet with `--cloud-provider=external` registers its Node with a taint. This controller finds the node's instance in its cache of
 //! the cloud, writes addresses, provider ID and labels, and removes the taint. Later the controller updates addresses and labels when they
-//! change in the cloud. The controller sends only one request to the adapter: a batch for all new nodes whose instances have not been
-//! listed since the nodes were created.
+//! change in the cloud. If the instances of new nodes have not been listed since the nodes were created, the controller sends one look-up
+//! for all these nodes.
 //!
 //! Nodes whose instances are switched off get a taint, and nodes whose instances are proven to be gone are deleted.
 //!

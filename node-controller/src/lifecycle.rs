@@ -10,7 +10,7 @@
 //! - [`question`], [`execute`]: make the calls to the cloud and to the API server.
 //! - [`notices`]: emits the Events, once and not in each pass.
 //!
-//! Taints and deletions have separate loops: a cloud that answers slowly must not delay the removal of a taint from a node that is ready
+//! Taints and deletions have separate loops. A cloud that answers slowly must not delay the removal of a taint from a node that is ready
 //! again.
 
 mod execute;
@@ -77,11 +77,9 @@ pub(crate) struct Settings {
     pub(crate) confirm_after: Duration,
     /// Minimum age of a node that is not initialised yet before it can be deleted.
     pub(crate) minimum_age: Duration,
-    /// Limits of the deletion brake.
     pub(crate) limits: Limits,
 }
 
-/// The nodes that are not in sync, for the status pages.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledgers {
     /// Nodes that may be deleted, each with the plan to delete it or the reason why it is not deleted.
@@ -90,7 +88,6 @@ pub(crate) struct Ledgers {
     pub(crate) taints: explain::Ledger,
 }
 
-/// Starts the loops.
 pub(crate) fn start(
     process: &mut Process,
     mirrors: &Mirrors,
@@ -226,13 +223,11 @@ impl Lifecycle {
     }
 }
 
-/// A node that may be deleted.
 struct Candidate {
     node: Arc<Node>,
     shown: Shown,
 }
 
-/// The loop that deletes nodes.
 struct Deletions {
     lifecycle: Lifecycle,
     gate: Gate,
@@ -249,7 +244,7 @@ struct Deletions {
 }
 
 impl Deletions {
-    /// Resets the brake when this replica acquires a shard: another replica may have deleted nodes there.
+    /// Resets the brake when this replica acquires a shard, because another replica may have deleted nodes of that shard.
     fn begin(&mut self) {
         let Lifecycle { shards, settings, .. } = &self.lifecycle;
         let limits = settings.limits.of_share(shards.held(), shards.count());
@@ -260,8 +255,8 @@ impl Deletions {
         }
     }
 
-    /// Checks all nodes once: asks the cloud about the nodes that are due, and deletes the nodes whose instances are proven to be gone, as
-    /// far as the brake allows.
+    /// Checks all nodes once. Asks the cloud about the nodes that are due. Deletes the nodes whose instances are proven to be gone, as far
+    /// as the brake allows.
     async fn pass(&mut self) {
         let candidates = self.candidates();
         let (asked, unproven) = {
@@ -365,7 +360,7 @@ impl Deletions {
             match ledger.conclusion(subject) {
                 Some(Conclusion::NotVisible) => notices.not_visible(node),
                 Some(Conclusion::Foreign) => notices.foreign(node),
-                // A single failure is not reported: it may be a fail-over or a short throttle.
+                // A single failure is not reported, because it may be a fail-over or a short throttle.
                 Some(Conclusion::Failed { error, repeated: true }) => notices.failed(node, error),
                 Some(
                     Conclusion::Nothing

@@ -43,14 +43,12 @@ const DEBOUNCE: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(2);
 /// Minimum time between the starts of two calls, so that nodes that join in succession share calls.
 const BATCH_INTERVAL: Duration = Duration::from_secs(2);
-/// The RPC that looks instances up.
 const CALL: &str = "BatchGetInstances";
 /// Maximum number of references in one call. Source: contract.
 const BATCH: usize = 500;
 /// Time after which an answer expires if its node has not consumed the answer.
 const KEEP: Duration = Duration::from_mins(1);
 
-/// The answer of the cloud.
 #[derive(Clone, Debug)]
 pub(crate) enum LookupResult {
     Seen(Arc<Instance>),
@@ -103,7 +101,6 @@ pub(crate) fn start(process: &mut Process, mirrors: &Mirrors, queue: &Queue<Obje
 }
 
 impl Lookup {
-    /// Adds a node to the next call.
     pub(crate) fn ask(&self, node: &Arc<Node>) {
         let asker = asker(node);
         let mut state = self.state();
@@ -128,7 +125,6 @@ impl Lookup {
         Some(answer)
     }
 
-    /// Returns the answer for a node without consuming it.
     pub(crate) fn peek(&self, node: &Node) -> Option<LookupResult> {
         let state = self.state();
         let (since, answer) = state.answers.get(&asker(node))?;
@@ -183,8 +179,8 @@ impl Lookup {
     ) -> Option<Duration> {
         self.state().link(&batch);
         let refs = batch.iter().map(|node| reference(node)).collect();
-        // The answer is not older than the call, and therefore younger than these nodes: the answer contains no instance of an earlier
-        // node with the same name.
+        // The answer is not older than the call, and therefore younger than these nodes. It contains no instance of an earlier node with
+        // the same name.
         let call = Call::with_priority(Priority::Interactive).no_older_than(Duration::ZERO);
         let answered = match adapter.batch_get_instances(call, refs).await {
             Ok(response) => located(adapter, &batch).await.map(|()| response),
@@ -272,7 +268,7 @@ fn reference(node: &Node) -> InstanceRef {
 fn answer(node: &Node, result: InstanceResult) -> LookupResult {
     let existence = result.existence();
     match (existence, result.instance.map(trim_instance), result.error) {
-        // A new node cannot run on an instance that is being deleted: such an instance belongs to an earlier node of that name.
+        // A new node cannot run on an instance that is being deleted, so such an instance belongs to an earlier node of that name.
         (Existence::Exists, Some(instance), _) if instance.ends && node.provider_id.is_none() => {
             LookupResult::NotVisible
         }

@@ -66,7 +66,6 @@ impl Metrics {
         self.initial_sync_delay.observe(delay);
     }
 
-    /// Records that an uninitialised node has to wait.
     pub(crate) fn refused(&self, refusal: &Refusal) {
         self.refusals.get_or_create(&RefusalLabels { reason: refusal.reason() }).inc();
     }

@@ -25,7 +25,7 @@ use crate::{
     absence::Signs,
     events::MOVED_MAX,
     plan::{
-        Instance, Life, Node, Ready, InstanceStatus, Taint, View,
+        Instance, InstanceStatus, Life, Node, Ready, Taint, View,
         labels::{self, Former},
     },
 };
@@ -34,7 +34,6 @@ use crate::{
 const CREATION_UNIT: SignedDuration = SignedDuration::from_secs(1);
 /// Maximum age of the cache of the cloud at which the cache counts as recent ([`View::Fresh`]).
 const NEW_NODE_AGE: Duration = Duration::from_mins(5);
-/// The effect of the shutdown taint.
 pub(crate) const NO_SCHEDULE: &str = "NoSchedule";
 
 /// The caches of Nodes and instances, and which nodes run on which instance.
@@ -84,8 +83,6 @@ pub(crate) fn start(process: &mut Process, queue: &Queue<ObjectName>, signs: &Si
 }
 
 impl Mirrors {
-    /// Returns the cached instance of a node.
-    ///
     /// Finds the instance by provider ID if the node has one, or else by name among the instances that are not being deleted. A name is
     /// used only if the listing is younger than the node and shows this controller's scope. Any other listing may show another instance of
     /// that name, and `spec.providerID` cannot be changed.
@@ -130,7 +127,6 @@ impl Mirrors {
         self.instances.get(id).or_else(|| self.instances.get(&self.scope.other_form(id)?))
     }
 
-    /// Returns the instances of this name that are not being deleted.
     fn named(&self, name: &str) -> Vec<Arc<Instance>> {
         self.instances
             .read(|instances| instances.values().filter(|it| it.name == name && !it.ends).cloned().collect())
@@ -166,7 +162,6 @@ impl Mirrors {
         }
     }
 
-    /// Returns how reliable the cache of the cloud is.
     pub(crate) fn view_of_the_cloud(&self) -> View {
         match self.instances.age() {
             _ if self.unavailable().is_some() || !self.instances.is_synced() => View::None,
@@ -175,7 +170,6 @@ impl Mirrors {
         }
     }
 
-    /// Adds the earlier values of the instance's extra labels.
     fn with_former(&self, instance: Arc<Instance>) -> Arc<Instance> {
         let former = self.former();
         match former.get(&instance.provider_id) {
@@ -188,7 +182,6 @@ impl Mirrors {
         self.former.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers the old values of extra labels that have changed.
     fn note_former(&self, change: &Change<String, Instance>) {
         let mut all = self.former();
         let (Some(old), Some(new)) = (&change.old, &change.new) else {
@@ -205,7 +198,7 @@ impl Mirrors {
     }
 
     /// Queues all initialised nodes for a comparison with the cache. The comparison makes no call, and changes nothing if no update was
-    /// missed. Uninitialised nodes are not queued: their reconcile may call the cloud, and they have their own retries.
+    /// missed. Uninitialised nodes are not queued, because their reconcile may call the cloud, and they have their own retries.
     pub(crate) fn compare_all(&self, queue: &Queue<ObjectName>) {
         let known = self.nodes.items().into_iter().filter(|(_, node)| !node.is_uninitialised());
         for (name, _) in known {
@@ -288,7 +281,6 @@ impl Mirrors {
     }
 }
 
-/// Result of a look-up in the cache of the cloud.
 #[derive(Debug)]
 pub(crate) enum Found {
     One(Arc<Instance>),

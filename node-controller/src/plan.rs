@@ -16,12 +16,11 @@ use controller_core::{Again, node::UNINITIALISED};
 
 pub(crate) use self::{addresses::Address, labels::Withheld, pairs::Pairs};
 
-/// Reliability of the cache of the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum View {
     /// The cache is incomplete, or the adapter is unavailable. Nothing can be concluded from the cache.
     None,
-    /// The cache is complete, but the vendor's last listing is old: the instances in it existed, and may have changed since.
+    /// The cache is complete, but the vendor's last listing is old. The instances in it existed, but may have changed since.
     Old,
     /// The cache is complete and recent.
     Fresh,
@@ -53,7 +52,6 @@ pub(crate) struct Node {
     pub(crate) addresses: Pairs,
     /// The annotation `alpha.kubernetes.io/provided-node-ip`.
     pub(crate) provided_node_ip: Option<String>,
-    /// The fields that decide about the shutdown taint and the deletion.
     pub(crate) life: Life,
 }
 
@@ -69,7 +67,6 @@ pub(crate) struct Life {
     pub(crate) let_go: bool,
 }
 
-/// The Ready condition of the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Ready {
     /// Pods can run.
@@ -94,12 +91,10 @@ impl Plan {
         !waits && self.refusal.is_none()
     }
 
-    /// Whether the plan contains a write.
     pub(crate) fn writes(&self) -> bool {
         self.actions.iter().any(|action| !matches!(action, Action::LookUp))
     }
 
-    /// Whether the plan contains only a look-up of the instance.
     pub(crate) fn asks(&self) -> bool {
         self.actions == [Action::LookUp]
     }
@@ -117,7 +112,6 @@ pub(crate) struct Taint {
     pub(crate) time_added: Option<String>,
 }
 
-/// The fields of an instance that nodes need.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Instance {
     pub(crate) provider_id: String,
@@ -137,10 +131,8 @@ pub(crate) struct Instance {
     pub(crate) former: labels::Former,
 }
 
-/// What is known about a node's instance.
 #[derive(Clone, Debug)]
 pub(crate) enum InstanceStatus<'a> {
-    /// The instance is known.
     Seen(&'a Instance),
     /// The cache does not show the instance, and the controller has not asked the cloud.
     Unasked,
@@ -152,19 +144,13 @@ pub(crate) enum InstanceStatus<'a> {
     Foreign,
     /// Several instances have the node's name.
     Ambiguous {
-        /// The provider IDs of these instances.
         provider_ids: Vec<String>,
     },
-    /// The cloud returned an error.
     Failed {
-        /// The adapter's typed reason.
         reason: Reason,
-        /// The adapter's error text.
         error: String,
-        /// When to retry.
         again: Again,
     },
-    /// The adapter is unavailable.
     Away {
         /// Since when the adapter is unavailable, and the error.
         link: String,
@@ -184,13 +170,11 @@ pub(crate) struct Plan {
     /// The actions in the order of execution. The addresses precede the removal of the taint, so that no pod lands on a node without
     /// addresses.
     pub(crate) actions: Vec<Action>,
-    /// Why the node cannot be initialised or updated, if so.
     pub(crate) refusal: Option<Refusal>,
     /// When to reconcile again if all actions succeed.
     pub(crate) again: Again,
 }
 
-/// One step of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
     /// Add the node to the next look-up in the cloud.
@@ -203,7 +187,6 @@ pub(crate) enum Action {
     Initialise(Initialisation),
 }
 
-/// The content of the patch that initialises a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Initialisation {
     /// Set only if the node has no provider ID, because the field is immutable.
@@ -263,7 +246,7 @@ fn initialise(node: &Node, instance: &Instance) -> Plan {
     done(addresses.into_iter().chain([Action::Initialise(initialisation)]).collect())
 }
 
-/// Plans for an initialised node. A node without a provider ID gets no labels from the cloud: an instance may have the node's name by
+/// Plans for an initialised node. A node without a provider ID gets no labels from the cloud. An instance may have the node's name by
 /// coincidence, and a user may have set the labels. The addresses of such a node are updated.
 fn refresh(node: &Node, instance: &Instance) -> Plan {
     let labels = relabel(match &node.provider_id {
@@ -284,12 +267,16 @@ fn relabel(labels: BTreeMap<String, String>) -> Vec<Action> {
 
 fn wait(status: &InstanceStatus<'_>) -> Plan {
     match status.clone() {
-        InstanceStatus::Seen(_) | InstanceStatus::Listing => Plan { again: Again::OnChange, ..done(Vec::new()) },
+        InstanceStatus::Seen(_) | InstanceStatus::Listing => {
+            Plan { again: Again::OnChange, ..done(Vec::new()) }
+        }
         // The answer queues the node again. Until then, `Again::After` keeps the number of failures, so that the backoff continues.
         InstanceStatus::Unasked => Plan { again: Again::After(ANSWER), ..done(vec![Action::LookUp]) },
         InstanceStatus::NotVisible => refuse(Refusal::NotVisible, Again::Backoff),
         InstanceStatus::Foreign => refuse(Refusal::Foreign, Again::OnChange),
-        InstanceStatus::Ambiguous { provider_ids } => refuse(Refusal::Ambiguous { provider_ids }, Again::OnChange),
+        InstanceStatus::Ambiguous { provider_ids } => {
+            refuse(Refusal::Ambiguous { provider_ids }, Again::OnChange)
+        }
         InstanceStatus::Failed { reason, error, again } => refuse(Refusal::Failed { reason, error }, again),
         InstanceStatus::Away { link } => refuse(Refusal::Away { link }, Again::After(REMIND)),
         InstanceStatus::Elsewhere { why } => refuse(Refusal::Elsewhere { why }, Again::After(REMIND)),

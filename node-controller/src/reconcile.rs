@@ -1,4 +1,4 @@
-//! Takes a node through the four steps. All decisions are made in the steps.
+//! Reconciles a node in four steps: read the caches, plan, execute, and handle errors. The modules of these steps make all decisions.
 
 pub(crate) mod rehearse;
 
@@ -23,7 +23,7 @@ use crate::{
     lookup::{Lookup, LookupResult},
     metrics::Metrics,
     mirror::{Found, Mirrors},
-    plan::{Instance, Node, Plan, InstanceStatus, plan},
+    plan::{Instance, InstanceStatus, Node, Plan, plan},
 };
 
 pub(crate) struct Reconciler {
@@ -33,16 +33,13 @@ pub(crate) struct Reconciler {
     pub(crate) recorder: Recorder,
     pub(crate) metrics: Metrics,
     pub(crate) shards: Shards,
-    /// The nodes that are not in sync, for the status pages.
     pub(crate) ledger: Ledger,
-    /// Re-emits Events whose conditions still apply.
     pub(crate) reminders: Reminders,
-    /// Whether this is a dry run: plans are made and not executed.
     pub(crate) dry_run: bool,
 }
 
 impl Reconciler {
-    /// Reconciles one node and returns when to reconcile it again.
+    /// Returns when to reconcile the node again.
     pub(crate) async fn reconcile(&self, name: &ObjectName) -> Again {
         let Some(node) = self.mirrors.nodes.get(name) else {
             self.ledger.forget_name(name);
@@ -126,7 +123,10 @@ impl Reconciler {
         }
     }
 
-    fn beyond_the_mirror(&self, answer: Option<LookupResult>) -> Result<Arc<Instance>, InstanceStatus<'static>> {
+    fn beyond_the_mirror(
+        &self,
+        answer: Option<LookupResult>,
+    ) -> Result<Arc<Instance>, InstanceStatus<'static>> {
         match (answer, self.mirrors.unavailable()) {
             (Some(LookupResult::Seen(instance)), _) => Ok(instance),
             (_, Some(unavailable)) => Err(unavailable),

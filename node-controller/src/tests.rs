@@ -281,7 +281,7 @@ async fn throttled_look_up_is_retried_after_its_delay() {
     eventually("the controller asks again", || world.cloud.calls("BatchGetInstances") == 2).await;
 }
 
-/// The fail-over of an adapter, or a burst of calls, ends within a moment.
+/// An adapter's fail-over, or a burst of calls, is over within seconds, so it needs no Event.
 #[tokio::test(start_paused = true)]
 async fn short_outage_of_the_adapter_emits_no_event() {
     let mut world = World::new();

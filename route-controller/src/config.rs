@@ -14,8 +14,8 @@ pub(crate) use self::cluster_cidrs::ClusterCidrs;
 /// Minimum for the duration flags, because the controller does not compare the routes more often.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// Printed at the end of the help. No line is longer than 76 characters: clap wraps longer lines on a terminal, and a copied command would
-/// fail.
+/// Printed at the end of the help. No line is longer than 76 characters, because clap wraps longer lines on a terminal, and a copied
+/// command would fail.
 const EXAMPLE: &str = "\
 Example, outside of a cluster, with an adapter on this host:
   route-controller --kubeconfig admin.conf \\
@@ -74,7 +74,6 @@ pub(crate) struct Config {
     pub(crate) period: Duration,
     /// How long an unneeded route is kept.
     pub(crate) removal_grace: Duration,
-    /// Limits of the removals.
     pub(crate) removal_limits: Limits,
 }
 

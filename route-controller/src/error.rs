@@ -17,7 +17,7 @@ const UNKNOWN_SCOPE_RETRY: Duration = Duration::from_millis(100);
 /// Retry delay while the adapter works in another scope. A retry makes no call.
 const OTHER_SCOPE_RETRY: Duration = Duration::from_secs(5);
 
-/// Why a pass over all routes ended early. The text does not include the cause, which is the error's source.
+/// Why a reconcile of all routes ended early. The text does not include the cause, which is the error's source.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The whole call failed: the adapter or the cloud behind it is unavailable, throttles, or refuses access.
@@ -37,10 +37,10 @@ pub(crate) enum Error {
     Record { done: &'static str, source: Box<controller_core::kube_api::Error> },
 }
 
-/// The meaning of an error that concerns a whole call.
+/// What an error of a whole call means for the reconcile of all routes.
 #[derive(Debug, PartialEq)]
 pub(crate) enum CallFailure {
-    /// The pass ends and is retried. No single route caused the error.
+    /// The reconcile ends and is retried. No single route caused the error.
     Pass,
     /// This process must stop, as with [`Error::Superseded`].
     Superseded,
@@ -49,7 +49,7 @@ pub(crate) enum CallFailure {
 }
 
 impl Error {
-    /// Whether the whole pass is blocked by the adapter or the cloud behind it, so that all nodes wait.
+    /// Whether the adapter or the cloud behind it blocks all routes, so that all nodes wait.
     pub(crate) fn is_of_the_cloud(&self) -> bool {
         match self {
             Self::Adapter { .. } | Self::Elsewhere { .. } | Self::Superseded { .. } => true,
@@ -57,7 +57,6 @@ impl Error {
         }
     }
 
-    /// Returns the adapter's typed reason, if the error has one.
     pub(crate) fn reason(&self) -> Option<Reason> {
         match self {
             Self::Adapter { source, .. } => Some(source.reason).filter(|it| *it != Reason::Unspecified),
@@ -68,7 +67,7 @@ impl Error {
         }
     }
 
-    /// Returns when to make the next pass.
+    /// Returns when to reconcile all routes again.
     pub(crate) fn again(&self) -> Again {
         match self {
             Self::Adapter { source, .. } => match Again::after_error(source) {
@@ -85,7 +84,6 @@ impl Error {
     }
 }
 
-/// Classifies the error of a whole call.
 pub(crate) fn judge_call(error: &AdapterError) -> CallFailure {
     match error.reason {
         Reason::StaleFence => CallFailure::Superseded,
@@ -121,7 +119,7 @@ pub(crate) fn judge_item(result: Option<&RouteResult>) -> Outcome {
     let Some(result) = result else { return Outcome::Pending { again: None } };
     match result.outcome() {
         Answer::Applied | Answer::Unchanged => Outcome::Done,
-        // An outcome of a newer contract is neither success nor failure.
+        // An outcome that only a newer version of the contract defines is neither success nor failure.
         Answer::Pending | Answer::Unspecified => {
             Outcome::Pending { again: result.retry_after.as_ref().and_then(duration) }
         }
@@ -153,7 +151,7 @@ fn from_item(item: &ItemError) -> AdapterError {
     }
 }
 
-/// Converts a duration. Negative durations are ignored.
+/// `None`: the duration is negative.
 fn duration(duration: &prost_types::Duration) -> Option<Duration> {
     Duration::try_from(*duration).ok()
 }

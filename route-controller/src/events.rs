@@ -27,7 +27,6 @@ const ACTION: &str = "LayRoute";
 /// The action of Events about held removals.
 const REMOVAL: &str = "RemoveRoute";
 
-/// Emits Events about routes, most of them on Nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Events(Recorder);
 
@@ -36,7 +35,6 @@ impl Events {
         Self(recorder)
     }
 
-    /// Emits the Event that the route of a node could not be created.
     pub(crate) fn failed_to_create(&self, creation: &Creation, after: Duration, why: &str) {
         self.emit(
             &creation.node_name,
@@ -46,13 +44,11 @@ impl Events {
         );
     }
 
-    /// Emits the Event for a pod CIDR that gets no route, or whose route is never removed.
     pub(crate) fn refused(&self, refusal: &Refusal) {
         let (reason, note) = refused(refusal);
         self.emit(&refusal.node_name, &refusal.node_uid, reason, note);
     }
 
-    /// Emits the Event for a node that has no route yet because the cloud is unavailable.
     pub(crate) fn waits(&self, node: &Node, why: &str) {
         self.emit(&node.name, &node.uid, WAITS_FOR_CLOUD, waits(why));
     }
@@ -76,13 +72,11 @@ impl Events {
     }
 }
 
-/// Returns the note for a route that could not be created.
 pub(crate) fn not_created(creation: &Creation, after: Duration, why: &str) -> String {
     let Creation { claim, node_name, .. } = creation;
     could_not_create(&claim.node_uid, &claim.to.to_string(), node_name, after, why)
 }
 
-/// Returns reason and note for a pod CIDR that gets no route, or whose route is never removed.
 pub(crate) fn refused(refusal: &Refusal) -> (&'static str, String) {
     let Refusal { node_name, node_uid, cidr, why } = refusal;
     match why {
@@ -97,7 +91,6 @@ pub(crate) fn refused(refusal: &Refusal) -> (&'static str, String) {
     }
 }
 
-/// Returns the note for a node without a route while the cloud is unavailable.
 pub(crate) fn waits(why: &str) -> String {
     format!("Waiting to create the route to this node's pods: {why}")
 }

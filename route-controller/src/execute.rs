@@ -40,10 +40,8 @@ const APPLY: Duration = Duration::from_mins(1);
 /// Time after which a pass starts no further write of a condition. Each write has a deadline of about the same length.
 const CONDITION_WRITES: Duration = Duration::from_secs(15);
 
-/// The field manager of all writes.
 const FIELD_MANAGER: &str = "route-controller";
 
-/// Executes plans against the adapter and the API server.
 pub(crate) struct Executor {
     pub(crate) adapter: Adapter,
     pub(crate) nodes: Api<Node>,
@@ -55,7 +53,6 @@ pub(crate) struct Executor {
     pub(crate) clock: Clock,
 }
 
-/// Outcome of the route calls of a pass.
 #[derive(Debug)]
 pub(crate) struct Applied {
     /// Whether routes were left for the next pass, which should then begin at once; or the error that ended the pass.

@@ -63,14 +63,14 @@ pub(crate) fn findings(
     nodes.iter().filter_map(of).collect()
 }
 
-/// Returns the wait of a node without a provider ID, whose instance is not known yet.
+/// Explains that a node without a provider ID waits, because its instance is not known yet.
 fn uninitialised(node: &Node) -> Option<Finding> {
     let text = "The route to this node's pods waits until node-controller writes the node's provider ID";
     let waits = || Finding { waits: Some(waits_for(text.to_owned(), None, false)), ..Finding::default() };
     (node.provider_id.is_none() && !node.pod_cidrs.is_empty()).then(waits)
 }
 
-/// Returns the wait that this answer would cause. Without `creation` the answer is about a removal.
+/// Describes the failure that this answer would cause. Without `creation`, the answer is about a removal.
 pub(crate) fn would_fail(creation: Option<&Creation>, why: &str, reason: Reason) -> Waits {
     let text = match creation {
         Some(creation) => not_created(creation, Duration::ZERO, why),
@@ -79,12 +79,10 @@ pub(crate) fn would_fail(creation: Option<&Creation>, why: &str, reason: Reason)
     waits_for(text, Some(reason), false)
 }
 
-/// Returns the wait of an action that is not attempted.
 pub(crate) fn not_tried(text: String) -> Waits {
     waits_for(text, None, false)
 }
 
-/// Returns the line of the plan for a condition that would be written to a node.
 pub(crate) fn would_say(Change { network, .. }: &Change) -> String {
     format!("set the condition {NETWORK_UNAVAILABLE} to {} ({})", network.status(), network.reason())
 }
@@ -100,7 +98,6 @@ pub(crate) fn rest(found: &mut BTreeMap<Object, Finding>, changes: &[Change]) {
     }
 }
 
-/// Returns the wait while the cloud is unavailable.
 pub(crate) fn waiting(why: &str, reason: Option<Reason>, reported: bool) -> Waits {
     Waits { topic: "cloud".to_owned(), ..waits_for(waits(why), reason, reported) }
 }
@@ -156,7 +153,7 @@ fn wanted(node: &Node, to: &ipnet::IpNet) -> String {
     }
 }
 
-/// Whether a route leads to the node or to one of its pod CIDRs.
+/// Whether a route leads to the node or to one of its pod CIDRs, or was created for the node.
 fn is_about(node: &Node, route: &Route) -> bool {
     let machine = route.next_hop.provider_id.is_some() && route.next_hop.provider_id == node.provider_id;
     machine || route.node_uid.as_deref() == Some(&node.uid) || node.pod_cidrs.contains(&route.destination)

@@ -35,7 +35,6 @@ use crate::config::Config;
 use crate::mirror::{Mirrors, Trigger};
 use crate::reconcile::Reconciler;
 
-/// The names of this controller.
 const NAMES: Names =
     Names { controller: "route-controller", component: "route_controller", managed: &["route"] };
 

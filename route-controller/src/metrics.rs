@@ -11,7 +11,6 @@ use crate::error::attempts::Outcome;
 use crate::plan::Foreign;
 use crate::plan::route::Owner;
 
-/// The counters and gauges of the route-controller.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Metrics {
     /// Passes, including failed ones.

@@ -50,7 +50,6 @@ const EVERYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
 /// listed yet.
 const REMEMBERED: Duration = Duration::from_mins(10);
 
-/// The caches of Nodes and routes, with trimmed objects.
 #[derive(Clone, Debug)]
 pub(crate) struct Mirrors {
     pub(crate) nodes: Mirror<ObjectName, Node>,
@@ -60,10 +59,9 @@ pub(crate) struct Mirrors {
     ability: watch::Sender<Option<Ability>>,
     /// The provider ID scheme of the adapter's cloud. `None`: not known yet, or the adapter does not report it.
     scheme: Arc<Mutex<Option<String>>>,
-    /// The scope of the cloud in which the adapter works.
     scope: ScopeGuard,
     deleted: Deleted,
-    /// The conclusions of the last pass about the nodes.
+    /// The conditions that the last pass computed for the nodes.
     judged: Arc<Mutex<NetworkByNode>>,
 }
 
@@ -94,7 +92,6 @@ impl Mirrors {
         Self { nodes, routes, ability, scheme, scope: ScopeGuard::default(), deleted, judged }
     }
 
-    /// Sets the guard that compares scopes.
     pub(crate) fn in_scope(self, scope: &ScopeGuard) -> Self {
         Self { scope: scope.clone(), ..self }
     }
@@ -118,7 +115,7 @@ impl Mirrors {
 
     /// Keeps the cache of routes in sync with the adapter, as long as the adapter has routes. Never ends; drop the future to stop.
     ///
-    /// Watches all destinations: pod CIDRs may be outside of the cluster's CIDRs.
+    /// Watches all destinations, because pod CIDRs may be outside of the cluster's CIDRs.
     pub(crate) async fn follow_routes(&self, adapter: &Adapter, trigger: &Trigger) {
         let trim = |route| routes::trim(&route, adapter.cluster_id());
         let (mut some, mut none) = (self.ability.subscribe(), self.ability.subscribe());
@@ -132,7 +129,6 @@ impl Mirrors {
         }
     }
 
-    /// Returns what the adapter can do about routes, or `None` while that is not known.
     pub(crate) fn ability(&self) -> Option<Ability> {
         *self.ability.borrow()
     }
@@ -147,7 +143,7 @@ impl Mirrors {
         self.nodes.read(|content| changes(content.values().map(Arc::as_ref), judged))
     }
 
-    /// Returns the last pass's conclusion about a node. `None`: there is no certain conclusion.
+    /// Returns the condition that the last pass computed for a node. `None`: the pass could not decide.
     pub(crate) fn judged(&self, uid: &str) -> Option<Network> {
         self.judged.lock().unwrap_or_else(PoisonError::into_inner).get(uid).copied()
     }
@@ -224,14 +220,15 @@ impl Mirrors {
         })
     }
 
-    /// Checks whether a pass can decide anything: besides [`Self::routes_readiness`], it needs the nodes. The error names what it lacks.
+    /// Checks whether a pass can decide anything. A pass needs the nodes, and what [`Self::routes_readiness`] checks. The error names what
+    /// is missing.
     pub(crate) fn readiness(&self) -> Result<(), String> {
         self.nodes.readiness()?;
         self.routes_readiness()
     }
 
     /// Checks whether a pass has everything that it needs from the adapter: the capability for routes, and a complete list of them. The
-    /// error names what it lacks.
+    /// error names what is missing.
     pub(crate) fn routes_readiness(&self) -> Result<(), String> {
         match self.ability() {
             Some(Ability::None) => Err(format!("routes: {NO_ROUTES}")),
@@ -289,7 +286,6 @@ impl Trigger {
         self.queue.after(AllRoutes, delay.max(self.rest_of_gap()));
     }
 
-    /// Records that a pass begins.
     pub(crate) fn begins(&self) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
@@ -319,7 +315,6 @@ mod tests {
     use super::*;
     use crate::plan::tests::node;
 
-    /// Returns the change that is reported when a node with this UID is deleted.
     fn goes(uid: &str) -> Change<ObjectName, Node> {
         let old = Some(Arc::new(node("a").uid(uid)));
         Change { key: ObjectName::cluster("a"), old, new: None, reported: true }
@@ -361,7 +356,6 @@ mod tests {
         tasks.join_all().await;
     }
 
-    /// Returns how often the key was queued.
     fn adds(trigger: &Trigger) -> String {
         let mut registry = Registry::default();
         trigger.queue.register(&mut registry);

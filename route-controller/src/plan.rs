@@ -27,7 +27,7 @@ use crate::config::ClusterCidrs;
 
 /// The actions to execute, and the state of the routes of the claims that need no action.
 ///
-/// Routes are created before unneeded ones are removed: a crash in between leaves too many routes, never too few.
+/// Routes are created before unneeded ones are removed, so that a crash in between leaves too many routes, never too few.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) creations: Vec<Creation>,
@@ -50,7 +50,6 @@ pub(crate) struct Plan {
     pub(crate) record: Record,
 }
 
-/// A route to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Creation {
     pub(crate) claim: Claim,
@@ -80,7 +79,6 @@ pub(crate) enum Cause {
     Unasked,
 }
 
-/// A route of this cluster to remove.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Removal {
     pub(crate) cause: Cause,
@@ -144,10 +142,9 @@ struct Table<'a> {
     by_destination: BTreeMap<IpNet, Vec<Known<'a>>>,
 }
 
-/// A route, and the node that it was created for, if that is known.
 struct Known<'a> {
     route: &'a Route,
-    /// The node that the route was created for.
+    /// The node that the route was created for, if that is known.
     holder: Option<&'a str>,
     /// The node that runs on the instance to which the route leads.
     machine: Option<&'a str>,
@@ -165,7 +162,6 @@ impl Plan {
         self
     }
 
-    /// Whether the plan changes nothing in the cloud.
     pub(crate) const fn is_settled(&self) -> bool {
         self.creations.is_empty() && self.removals.is_empty()
     }
@@ -178,8 +174,8 @@ impl Plan {
             if good.holder.is_some_and(|holder| holder != node.uid) {
                 self.successors.insert(good.route.vendor_id.clone(), node.uid.clone());
             }
-            // Only routes that were created for other nodes are removed. A second route for the same node stays: both have the same key, so
-            // a removal by key would be ambiguous.
+            // Only routes that were created for other nodes are removed. A second route for the same node stays, because both routes have
+            // the same key, and a removal by key would be ambiguous.
             let others = known.iter().filter(|other| other.ours && other.holder != good.holder);
             self.removals.extend(others.map(Known::replaced));
             return;
@@ -260,7 +256,7 @@ impl<'a> Table<'a> {
 
 impl Known<'_> {
     /// Returns a route of this cluster with the right next hop, preferably the node's own route. A route for an earlier node on the same
-    /// instance serves as well: its key has the UID of the earlier node and cannot be changed in place, and a replacement would lose
+    /// instance serves as well. Its key has the UID of the earlier node and cannot be changed in place, and a replacement would lose
     /// packets.
     fn that_serves<'a, 'b>(known: &'a [Known<'b>], node: &Node, via: &NextHop) -> Option<&'a Known<'b>> {
         let good = || known.iter().filter(|known| known.ours && known.leads_to(via));
@@ -285,7 +281,7 @@ impl Known<'_> {
         self.removal(Cause::Replaced)
     }
 
-    /// Returns the removal of a route that no node needs. A black hole whose instance is known is treated like any other route: a cloud
+    /// Returns the removal of a route that no node needs. A black hole whose instance is known is treated like any other route. A cloud
     /// also reports a black hole for an existing instance that does not accept such packets.
     fn unasked(&self) -> Removal {
         let leads_nowhere = self.route.state == State::Blackhole && self.route.next_hop.provider_id.is_none();

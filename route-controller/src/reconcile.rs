@@ -1,4 +1,4 @@
-//! Takes each pass through the four steps. All decisions are made in the steps.
+//! Runs the four steps of each pass. All decisions are made in the steps.
 
 mod rehearse;
 
@@ -68,9 +68,7 @@ pub(crate) struct Reconciler {
     pub(crate) ledger: Ledger,
     /// The removals that the guard holds, for the status pages.
     brakes: Brakes,
-    /// What the last pass planned, for the dry run.
     wanted: Plain<Arc<Wanted>>,
-    /// Whether this is a dry run: plans are made and not executed.
     dry_run: bool,
 }
 
@@ -187,7 +185,6 @@ impl Reconciler {
         queue.run(1, stop, pass).await;
     }
 
-    /// Makes one pass and decides when to make the next one.
     async fn reconcile(&self) -> Again {
         let (memory, now) = (&mut *self.memory.lock().await, Instant::now());
         if let Some(resume) = memory.resume.filter(|resume| *resume > now) {
@@ -294,7 +291,7 @@ impl Reconciler {
         let ordered = if self.dry_run { Vec::new() } else { rotated(passes, memory.next) };
         let Applied { left_out, reached } = self.executor.apply(&ordered, &due, &mut memory.attempts).await;
         memory.next = reached + 1;
-        // Certain conclusions are written even if the adapter became unavailable in this pass.
+        // Conditions that are certain are written even if the adapter became unavailable in this pass.
         let mut judged = judged(&nodes, &plan, |creation| memory.attempts.route_state(creation));
         judged.retain(|uid, _| is_ours(uid));
         let mut found = findings(&nodes, &plan, &memory.attempts, Instant::now());
@@ -330,7 +327,6 @@ impl Reconciler {
         (plan, judgement)
     }
 
-    /// Returns what the last pass planned, for the dry run.
     pub(crate) fn wanted(&self) -> Arc<Wanted> {
         Arc::clone(&self.wanted.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -440,7 +436,7 @@ impl Reconciler {
     }
 }
 
-/// Returns the passes in their order, beginning with shard `first`, or with the next existing shard if `first` does not exist.
+/// Returns the shards' passes in order, beginning with shard `first`, or with the next existing shard if `first` does not exist.
 fn rotated(passes: &[ShardPass], first: usize) -> Vec<&ShardPass> {
     let (before, from): (Vec<&ShardPass>, Vec<&ShardPass>) =
         passes.iter().partition(|pass| pass.shard() < first);

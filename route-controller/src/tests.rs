@@ -23,14 +23,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 
-/// A controller with both fakes.
 struct World {
     kube: FakeKube,
     cloud: FakeCloud,
     stop: CancellationToken,
     health: Health,
     explain: Explain,
-    /// Whether the controller is in dry run.
     dry_run: bool,
     controller: JoinSet<anyhow::Result<()>>,
 }
@@ -90,7 +88,6 @@ impl World {
         (self.cloud.calls("ApplyRoutes"), self.kube.writes().len())
     }
 
-    /// Returns the condition as `status reason`.
     fn condition(&self, name: &str) -> String {
         let node: Option<Node> = self.kube.get(&ObjectName::cluster(name));
         let conditions = node.and_then(|node| node.status?.conditions).unwrap_or_default();
@@ -139,7 +136,6 @@ fn foreign(destination: &str) -> Route {
     }
 }
 
-/// Waits long enough for any further reaction.
 async fn settle() {
     tokio::time::sleep(Duration::from_mins(20)).await;
 }
@@ -325,7 +321,6 @@ impl World {
         self.cloud.edit(|state| drop(state.routes.insert(route.vendor_id.clone(), route)));
     }
 
-    /// Returns the entries of the stored record.
     fn kept(&self) -> Vec<String> {
         let map: Option<ConfigMap> =
             self.kube.get(&ObjectName::namespaced("default", "route-controller-routes"));

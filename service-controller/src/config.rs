@@ -21,7 +21,8 @@ const MOST_SYNCS: usize = 1000;
 /// Upper limit of `--max-members-per-service`: more members than any cloud allows, so effectively no limit.
 const MOST_MEMBERS: usize = 1_000_000_000;
 
-/// End of the help. Lines have at most 76 characters: clap wraps longer ones on a terminal, which breaks commands when they are copied.
+/// End of the help. Lines have at most 76 characters, because clap wraps longer ones on a terminal, and a wrapped command fails when it is
+/// copied.
 const EXAMPLE: &str = "\
 Example, outside of a cluster, with an adapter on this host:
   service-controller --kubeconfig admin.conf \\
@@ -107,7 +108,6 @@ struct Args {
     http_address: String,
 }
 
-/// How orphans are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum OrphansArg {
     /// Report them with a log line, an Event and a metric, and keep them.
@@ -116,7 +116,6 @@ enum OrphansArg {
     Delete,
 }
 
-/// The validated flags.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) common: CommonConfig,
@@ -126,11 +125,8 @@ pub(crate) struct Config {
 /// The settings that decide what the controller does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Work {
-    /// Maximum number of Services that are synced at once.
     pub(crate) workers: usize,
-    /// How Services are interpreted.
     pub(crate) reading: Reading,
-    /// How load balancers that no Service uses are handled.
     pub(crate) orphans: Orphans,
 }
 

@@ -32,11 +32,10 @@ const ADAPTER_AWAY: Duration = Duration::from_secs(10);
 /// Grace period before an adapter outage is reported. A short outage is usually a restart.
 const OUTAGE_GRACE_PERIOD: SignedDuration = SignedDuration::from_secs(10);
 
-/// HTTP statuses of the API server that a retry may not return: not found, timeout, conflict, gone, too many requests. Such an error is
+/// HTTP statuses of the API server that may disappear on a retry: not found, timeout, conflict, gone, too many requests. Such an error is
 /// reported only if it lasts.
 const PASSES: [u16; 5] = [404, 408, 409, 410, 429];
 
-/// An error that ended a reconcile.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The Service requests something that is not possible. No call was made.
@@ -51,16 +50,13 @@ pub(crate) enum Error {
          an earlier one created one for this Service"
     )]
     WithoutLoadBalancers,
-    /// Error from the adapter or from the connection to it.
     #[error("adapter rejected {call}")]
     Adapter {
         /// The name of the RPC.
         call: &'static str,
-        /// The step that the call belongs to.
         step: Operation,
         source: AdapterError,
     },
-    /// Error from the API server or from the connection to it.
     #[error("cannot {call}")]
     ApiServer {
         /// The failed operation, as a verb phrase.
@@ -70,7 +66,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// The error of a plan that this blocks. `link`: the connection to the adapter.
+    /// Converts the cause that blocks a plan to an error. `link`: the connection to the adapter.
     pub(crate) fn blocked(blocked: Blocked, link: Link) -> Self {
         match blocked {
             Blocked::AdapterAway => Self::AdapterAway(link),
@@ -78,7 +74,6 @@ impl Error {
         }
     }
 
-    /// The facts on which the report of this error depends.
     pub(crate) fn failure(&self, id: &ServiceId) -> Failure {
         let (fact, again) = (self.fact(), self.again());
         let text = notice(&fact, Some(id)).note;
@@ -91,10 +86,9 @@ impl Error {
         (self.again() != Again::OnChange).then_some(Again::Backoff)
     }
 
-    /// When to reconcile the Service again.
     pub(crate) fn again(&self) -> Again {
         match self {
-            // The retry needs no timer: a change of the adapter's capabilities requeues all Services.
+            // The retry needs no timer, because a change of the adapter's capabilities requeues all Services.
             Self::Refused(_) | Self::WithoutLoadBalancers => Again::OnChange,
             Self::AdapterAway(_) => Again::After(ADAPTER_AWAY),
             Self::Adapter { source, .. } => Again::after_error(source),
@@ -119,7 +113,6 @@ impl Error {
         }
     }
 
-    /// Topic under which this error is reported.
     fn topic(&self) -> Topic {
         match self {
             Self::Refused(_) => Topic::Wish,
@@ -169,7 +162,6 @@ impl Error {
         Some(Refused { fixed, id })
     }
 
-    /// The step that failed.
     pub(crate) fn step(&self) -> &Operation {
         match self {
             Self::Adapter { step, .. } => step,
@@ -242,7 +234,7 @@ impl Error {
             Self::AdapterAway(_) => "adapter away".to_owned(),
             Self::Adapter { source, .. } if self.again() != Again::OnChange => {
                 let (reason, gist) = (source.reason.word(), gist(&source.message));
-                // The message of a failed write already contains the reason, as does the condition for a repeated write.
+                // Two texts already contain the reason: the message of a failed write, and the condition while that write is tried again.
                 if gist.contains(reason) { gist } else { format!("{reason} {gist}") }
             }
             Self::ApiServer { source, .. } if self.is_reported() => format!("{self}: {:?}", source.status()),
@@ -252,7 +244,6 @@ impl Error {
         }
     }
 
-    /// The Event to emit.
     pub(crate) fn fact(&self) -> Fact {
         match self {
             Self::Refused(refusals) if refusals.len() > 1 => {
@@ -425,8 +416,8 @@ mod tests {
         assert_ne!(invalid("spec.scheme"), invalid("spec.listeners"));
     }
 
-    /// A failed write has the same name in both reports of the adapter: in a condition while the adapter tries again, and in an error after
-    /// it gives up.
+    /// A failed write has the same name in both reports of the adapter. One is a condition while the adapter tries again, and the other is
+    /// the error after the adapter gives up.
     // Behaviour: S33
     #[test]
     fn failed_write_has_one_name_in_condition_and_error() {

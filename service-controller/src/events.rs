@@ -16,7 +16,6 @@ use crate::{
     },
 };
 
-/// The Service that an Event is about.
 pub(crate) fn about(id: &ServiceId) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),
@@ -28,7 +27,6 @@ pub(crate) fn about(id: &ServiceId) -> ObjectReference {
     }
 }
 
-/// The begin of a note about a failure.
 const FAILED: &str = "Error syncing load balancer: ";
 
 const UNNAMED: &str = "The cloud adapter does not support custom load balancer names (no capability lb.name): \
@@ -72,7 +70,6 @@ fn with_command(cause: &str, more: &str, shown: &str) -> String {
     fitting.unwrap_or_else(|| ended(cause, &format!("{more}{short}")))
 }
 
-/// The cause in a note about a failure.
 pub(crate) fn cause(note: &str) -> &str {
     note.strip_prefix(FAILED).unwrap_or(note)
 }
@@ -149,7 +146,6 @@ pub(crate) fn whole(fact: &Fact) -> Notice {
     }
 }
 
-/// Lists as many annotations as fit into the Event, but at least one.
 fn ignored(keys: &[String]) -> String {
     let instead = if keys.iter().any(|key| may_be_understood(key)) {
         "start service-controller with --compat=openstack, or use the lb.cloudadapter.dev annotations"

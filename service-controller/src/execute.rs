@@ -40,7 +40,6 @@ pub(crate) struct Executor {
     pub(crate) ledger: Ledger,
 }
 
-/// An action that failed.
 pub(crate) struct Failed {
     pub(crate) error: Box<Error>,
     /// Whether to plan again at once, because other settings are in force now.

@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl ServiceId {
-    /// Returns the Service as an object of the ledger, which all controllers identify in the same form.
+    /// Returns the Service as an object of the ledger. All controllers identify their objects in this form.
     pub(crate) fn object(&self) -> Object {
         let name = ObjectName::namespaced(&self.namespace, &self.name);
         Object { name, uid: self.uid.clone() }
@@ -44,7 +44,6 @@ pub(crate) fn waiting(fact: &Fact, reported: bool) -> Waits {
     Waits { topic: text.clone(), text, reason: None, reported }
 }
 
-/// Records the state that an answer of the adapter describes.
 pub(crate) fn note(ledger: &Ledger, id: &ServiceId, outcome: &Outcome) {
     let Outcome { problem, waits, facts, .. } = outcome;
     if let Some(problem) = problem {

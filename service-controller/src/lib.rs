@@ -70,7 +70,6 @@ async fn controller(mut process: Process, work: Work) -> anyhow::Result<()> {
     components.work(process).await
 }
 
-/// The parts of the controller.
 struct Components {
     queue: Queue<ServiceId>,
     mirrors: Mirrors,

@@ -21,7 +21,6 @@ use crate::{CONTROLLER, mirror::Mirrors};
 /// Number of buckets of the histograms, which range from 1 s to 16384 s.
 const BUCKETS: u16 = 15;
 
-/// The metrics that the workers update as they work.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
     host_updates: Counter,
@@ -31,7 +30,6 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Registers the metrics above, and the sizes that are computed on each scrape.
     pub(crate) fn register(registry: &mut Registry, mirrors: &Mirrors) -> Self {
         let seconds = || Histogram::new(exponential_buckets(1.0, 2.0, BUCKETS));
         let metrics = Self {
@@ -66,7 +64,6 @@ impl Metrics {
         self.host_update.observe(since_asked.as_secs_f64());
     }
 
-    /// Records that a load balancer could not be updated after a change of nodes.
     pub(crate) fn hosts_failed(&self) {
         self.host_errors.inc();
     }

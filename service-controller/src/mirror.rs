@@ -32,7 +32,7 @@ use crate::plan::{
     targets::Node,
 };
 
-/// Interval of the resync. A difference that lasts for the same time causes another call to the adapter.
+/// Interval of the resync. A difference between the cache and the adapter's answer that lasts this long causes another call to the adapter.
 const RESYNC: Duration = crate::plan::memory::LAG;
 
 /// Interval at which the controller checks whether all load balancers are removed.
@@ -45,7 +45,6 @@ pub(crate) struct Reading {
     pub(crate) defaults: Defaults,
     /// The other controller whose annotations are honoured, too.
     pub(crate) compat: Option<Compat>,
-    /// The load balancer classes that this controller manages.
     pub(crate) classes: Classes,
     /// Whether to treat all Services as if they needed no load balancer, so that all load balancers are deleted.
     pub(crate) none_wanted: bool,
@@ -77,7 +76,6 @@ impl From<LoadBalancer> for Item {
     }
 }
 
-/// Numbers of load balancers of this cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Balance {
     pub(crate) all: usize,
@@ -113,7 +111,7 @@ impl Mirrors {
         }
     }
 
-    /// Keeps all caches up to date. Never returns; drop the future to stop.
+    /// Never returns; drop the future to stop.
     pub(crate) async fn follow(&self, client: &Client, listing: Listing, adapter: &Adapter) {
         tokio::join!(
             self.services.follow_kubernetes(
@@ -181,7 +179,6 @@ impl Mirrors {
         self.shared.features()
     }
 
-    /// State of the connection to the adapter.
     pub(crate) fn adapter_link(&self) -> Link {
         self.cloud.link()
     }
@@ -191,7 +188,6 @@ impl Mirrors {
         self.cloud.read(|items| items.values().filter(|item| of(&item.owner.uid)).count())
     }
 
-    /// Returns the number of load balancers of this cluster, and how many of them no Service uses.
     pub(crate) fn balance(&self) -> Balance {
         let items = self.cloud.items();
         let orphaned = |item: &Item| self.service(&self.owner(item)).is_none();
@@ -269,8 +265,8 @@ fn freed(change: &Change<String, Item>) -> BTreeSet<IpAddr> {
     addresses(&change.old).difference(&addresses(&change.new)).copied().collect()
 }
 
-/// Whether this controller wrote the change: it set its finalizer on a Service that needs the finalizer, or wrote its conditions, and
-/// nothing else changed. The worker that made the change is still active, or waits before its next try.
+/// Whether this controller wrote the change. That is so if it set its finalizer on a Service that needs the finalizer, or wrote its
+/// conditions, and nothing else changed. The worker that made the change is still active, or waits before its next try.
 fn is_echo(change: &Change<ObjectName, Service>) -> bool {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return false };
     let (version, conditions) = (new.version.clone(), new.conditions.clone());

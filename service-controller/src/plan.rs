@@ -52,7 +52,6 @@ use self::{
     wanted::Wanted,
 };
 
-/// Inputs of a plan other than the Service.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts<'a> {
     /// The settings that the load balancer should have.
@@ -101,7 +100,7 @@ pub(crate) enum Operation {
     Sync,
     /// Updating the backends after a change of nodes. Contains the nodes after the change.
     Hosts(Hosts),
-    /// Deleting a load balancer that no Service uses any more.
+    /// Deleting an orphan: a load balancer that no Service uses any more.
     LeftOver,
 }
 
@@ -122,7 +121,6 @@ pub(crate) enum Fact {
     Failed(Operation, String),
     /// A vendor write of this step fails repeatedly, and the adapter tries the write again.
     WriteFailed(Operation, WriteFailure),
-    /// Several settings of the Service are invalid.
     Refused(Vec<String>),
     /// No Service uses the load balancer with this ID. It is kept.
     Orphaned(String),
@@ -186,7 +184,6 @@ pub(crate) struct Ask {
     pub(crate) stands_in: bool,
     pub(crate) why: Why,
     pub(crate) recreate: Recreate,
-    /// The nodes behind the load balancer.
     pub(crate) hosts: Hosts,
     /// The selector, if no node matches it.
     pub(crate) unmatched: Option<Selector>,
@@ -195,13 +192,12 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
-    /// The step that fails if this call fails.
+    /// The step to report if this call fails.
     pub(crate) fn step(&self) -> Operation {
         if self.why == Why::Hosts { Operation::Hosts(self.hosts.clone()) } else { Operation::Sync }
     }
 }
 
-/// One action of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
     /// Adds the finalizer before anything is created in the cloud. Without the finalizer, a deletion of the Service could leak the load
@@ -258,17 +254,16 @@ pub(crate) enum Wait {
     Unreported,
     /// The plan waits for the adapter, with work left to do. An Event is emitted.
     Reported,
-    /// The plan waits for nodes: an ensure would remove the last nodes from a load balancer, and there is no proof that these nodes are
+    /// The plan waits for nodes. An ensure would remove the last nodes from a load balancer, and there is no proof that these nodes are
     /// gone.
     ForNodes,
-    /// The plan waits for an adapter that supports load balancers: a load balancer that this controller created must be deleted.
+    /// The plan waits for an adapter that supports load balancers, because a load balancer that this controller created must be deleted.
     ForBalancers,
     /// The plan waits for another controller, whose finalizer blocks the deletion of the Service.
     ForAnother,
 }
 
 impl Plan {
-    /// Whether everything is in sync.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -338,7 +333,7 @@ fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
             None => Some(Wait::Unreported),
             // The settings are allowed only if the load balancer exists already, so the plan waits for the listing.
             Some(_) if facts.validated.awaits_listing => Some(Wait::Unreported),
-            // Waiting does not help: the settings are invalid, or the adapter has no load balancers.
+            // Waiting does not help, because the settings are invalid, or the adapter has no load balancers.
             Some(_) => None,
         };
         return Plan { waits, refusals, ..Plan::default() };

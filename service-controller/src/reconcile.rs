@@ -39,8 +39,8 @@ use crate::{
     },
 };
 
-/// Maximum number of rounds (plan and execute) per reconcile. A Service usually needs three rounds: to set the finalizer and ensure the
-/// load balancer, to write the status, and to find that nothing is left to do.
+/// Maximum number of rounds (plan and execute) per reconcile. A Service usually needs three. The first sets the finalizer and ensures the
+/// load balancer, the second writes the status, and the third finds nothing left to do.
 const ROUNDS: usize = 5;
 /// Delay after the last round of a reconcile, so that workers can reconcile other Services first.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -56,7 +56,6 @@ pub(crate) struct Reconciler {
     shards: Shards,
     /// The deletions that the deletion brake holds, for the status page.
     brakes: Brakes,
-    /// Re-emits Events of lasting conditions.
     pub(crate) reminders: Reminders,
     memories: Memories,
     orphans: Orphans,
@@ -140,14 +139,13 @@ impl Reconciler {
         None
     }
 
-    /// Sets the Events that are re-emitted until the next reconcile.
     fn remind(&self, id: &ServiceId, object: &Object, memory: &Memory, again: Again) {
         let lasting = memory.reported.to_remind(again);
         let lasting = lasting.map(|(fact, at)| (self.started + at, events::notice(fact, Some(id)))).collect();
         self.reminders.set(object, events::about(id), lasting);
     }
 
-    /// Called when this process acquired or lost shards.
+    /// Called at the start, and when this process has acquired shards.
     pub(crate) fn on_shards_acquired(&self) {
         self.begin_sweep(Instant::now());
     }
@@ -214,7 +212,6 @@ impl Reconciler {
         }
     }
 
-    /// Executes the actions of a plan that are due.
     async fn execute(&self, job: &mut Job<'_>, plan: Plan) -> Result<Option<NextPass>, Error> {
         let id = job.service.id.clone();
         let (due, wait) = job.memory.due(&job.service, plan.actions, job.now);
@@ -233,7 +230,6 @@ impl Reconciler {
         }
     }
 
-    /// Records that nothing is left to do.
     fn in_sync(&self, job: &mut Job<'_>) {
         let (ledger, object) = (&self.executor.ledger, job.service.id.object());
         match InSync::of(&job.service, job.memory, &job.validated) {
@@ -294,7 +290,6 @@ impl Reconciler {
         again
     }
 
-    /// Returns the number of Services that have a memory.
     #[cfg(test)]
     pub(crate) fn remembered(&self) -> usize {
         self.memories.len()

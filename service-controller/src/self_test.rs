@@ -63,7 +63,6 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     start::run_once(&files, |client| async move { test(&client, &args, termination_signal()?).await })
 }
 
-/// Returns a future that completes on SIGTERM or SIGINT.
 fn termination_signal() -> anyhow::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
@@ -126,7 +125,7 @@ async fn make(services: &Api<Service>, service: &Service, timeout: Duration) -> 
     Ok(made.await??)
 }
 
-/// The Service to create. It has no pods, so clients reach nothing through it.
+/// The Service has no pods, so clients reach nothing through it.
 fn wanted(args: &Args) -> anyhow::Result<Service> {
     Ok(from_value(json!({
         "metadata": { "name": args.name },

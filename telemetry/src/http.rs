@@ -105,7 +105,6 @@ impl Open {
         self.by_age.push_back(self.all.spawn(connection));
     }
 
-    /// Waits until all connections have ended.
     async fn end(&mut self) {
         while self.all.join_next().await.is_some() {}
     }

@@ -70,8 +70,8 @@ impl Logging {
 /// Levels in ascending verbosity; the numbers 0 to 5 are accepted, too.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// Checks a filter: comma-separated levels and `target=level`. `example`: a valid filter, for the error message. This check is stricter than
-/// [`EnvFilter`], which reads an unknown level as a target: with `inf`, the process would log nothing except that target.
+/// Checks a filter: comma-separated levels and `target=level`. `example` is a valid filter, for the error message. This check is stricter
+/// than [`EnvFilter`], which reads an unknown level as a target. With the level `inf`, the process would log nothing except that target.
 pub fn check_filter(text: &str, example: &str) -> Result<(), String> {
     let form = format!("target=level such as {example}");
     text.split(',').try_for_each(directive).map_err(|why| format!("{why}, or {form}"))?;

@@ -1,4 +1,4 @@
-//! Suggestions in error messages: returns the known words that the user may have meant.
+//! Suggests known words that the user may have meant, for error messages.
 
 /// The similarity above which a word is suggested; clap uses the same value.
 const SIMILAR: f64 = 0.7;

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 const OF_THE_DEMO: [&str; 6] =
     ["adapter-sim", "cloudctl", "e2e", "node-controller", "route-controller", "service-controller"];
 
-/// The root of the repository.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()
@@ -20,7 +19,6 @@ pub(crate) fn program() -> OsString {
     env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// The folder of programs that cargo builds.
 pub(crate) fn target() -> PathBuf {
     root().join(env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from))
 }
@@ -31,8 +29,8 @@ pub(crate) fn built(program: &str) -> PathBuf {
     target().join("debug").join(program)
 }
 
-/// The arguments that build all programs and tests of the workspace. All commands that run these programs use the same arguments: features
-/// of dependencies are unified over the selected packages, so a different selection would recompile most dependencies.
+/// The arguments that build all programs and tests of the workspace. All commands that run these programs use the same arguments, because
+/// cargo unifies the features of dependencies over the selected packages. A different selection would recompile most dependencies.
 pub(crate) fn build_all() -> Vec<String> {
     ["build", "--workspace", "--bins", "--tests"].map(str::to_owned).to_vec()
 }

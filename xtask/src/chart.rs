@@ -20,7 +20,6 @@ const END: &str = "<!-- End of what is written. -->\n";
 /// The defaults for templates, which cannot read values.yaml.
 const DEFAULTS: &str = "files/defaults.yaml";
 
-/// Writes the table and the defaults.
 pub(crate) fn write() -> anyhow::Result<()> {
     for (name, old, new) in written()? {
         if old != new {

@@ -34,7 +34,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     summary.close()
 }
 
-/// A step of the check.
 struct Check {
     name: &'static str,
     how: How,
@@ -45,7 +44,6 @@ struct Check {
 enum How {
     /// A program that exits with an error if the check fails, with its arguments.
     Program(Tool, &'static [&'static str]),
-    /// A function of this crate.
     Function(fn() -> anyhow::Result<()>),
 }
 

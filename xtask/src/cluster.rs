@@ -158,7 +158,6 @@ fn build(what: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The settings of the simulated cloud for this number of nodes.
 fn cloud(nodes: u8) -> anyhow::Result<Cloud> {
     let simcloud = build_simcloud()?;
     let ourselves = env::current_exe().context("cannot find cargo's folder of programs")?;

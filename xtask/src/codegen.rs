@@ -1,5 +1,5 @@
-//! `cargo xtask codegen`: generates code and reference pages from the `.proto` files, and from the annotations of service-controller a
-//! reference page and the rules of the chart's admission policy.
+//! `cargo xtask codegen`: generates code and reference pages from the `.proto` files. Also generates a reference page and the rules of the
+//! chart's admission policy from the annotations of service-controller.
 //!
 //! The generated code is committed. Builds therefore need no build script and no protobuf compiler, and reviews show changes of the
 //! contract.
@@ -34,7 +34,6 @@ const OUTPUTS: [(&str, &str); 6] = [
     ("annotations.yaml", "helm/cloud-controllers/files/annotations.yaml"),
 ];
 
-/// Writes the generated files.
 pub(crate) fn write() -> anyhow::Result<()> {
     for (place, new) in stale()? {
         let committed = cargo::root().join(place);
@@ -44,7 +43,6 @@ pub(crate) fn write() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fails if a generated file is out of date.
 pub(crate) fn check() -> anyhow::Result<()> {
     let stale: Vec<_> = stale()?.into_iter().map(|(place, _)| place).collect();
     ensure!(stale.is_empty(), "out of date: {}: run `cargo xtask codegen`", stale.join(", "));
@@ -69,7 +67,6 @@ fn stale() -> anyhow::Result<Vec<(&'static str, Vec<u8>)>> {
     Ok(stale)
 }
 
-/// Compiles the contract into `out`.
 fn generate(proto: &Path, out: &Path) -> anyhow::Result<()> {
     let descriptors = protox::compile(FILES, [proto])?;
     fs::write(out.join("descriptor.bin"), descriptors.encode_to_vec())?;

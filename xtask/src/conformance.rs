@@ -75,7 +75,7 @@ pub(crate) fn with_junit(name: &str, args: &[String]) -> anyhow::Result<Vec<Stri
     Ok(args)
 }
 
-/// The path of a program of this repository that cargo has just built.
+/// Returns a command that runs a program of this repository, which cargo has built before.
 fn program(name: &str) -> Command {
     let mut command = Command::new(cargo::built(name));
     command.current_dir(cargo::root());

@@ -123,7 +123,6 @@ fn each<'a>(
     Ok(rows)
 }
 
-/// How the images and programs of a release are built.
 #[derive(Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) registry: &'a str,
@@ -160,7 +159,6 @@ pub(crate) struct Program {
     pub(crate) sbom: Vec<u8>,
 }
 
-/// Builds the programs that users run directly, for a release.
 pub(crate) fn programs(request: &Request<'_>) -> anyhow::Result<Vec<Program>> {
     let about = request.about("")?;
     let mut programs = Vec::new();
@@ -199,7 +197,6 @@ pub(crate) fn buildable(asked: &[Arch]) -> anyhow::Result<Vec<Arch>> {
     arches(asked, true)
 }
 
-/// How images for tests are linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Linked {
     /// Linked like images of a release, from programs that are compiled for the images. This takes minutes.
@@ -225,7 +222,6 @@ pub(crate) fn for_tests(names: &[&str], linked: Linked) -> anyhow::Result<PathBu
     Ok(output)
 }
 
-/// The origin of the programs.
 #[derive(Clone, Copy)]
 enum From<'a> {
     /// Built by this command.
@@ -257,7 +253,6 @@ fn arches(asked: &[Arch], building: bool) -> anyhow::Result<Vec<Arch>> {
     Ok(arches)
 }
 
-/// An image's row of the table.
 struct Row {
     name: String,
     arches: String,
@@ -266,7 +261,6 @@ struct Row {
     digest: String,
 }
 
-/// Builds an image and writes its files.
 fn one(image: &Image, about: &About, arches: &[Arch], from: From<'_>, output: &Path) -> anyhow::Result<Row> {
     let mut built = Vec::new();
     for &arch in arches {

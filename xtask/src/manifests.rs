@@ -64,7 +64,6 @@ pub(crate) fn write(registry: &str, values: &[PathBuf], output: &Path) -> anyhow
     Ok(written)
 }
 
-/// Returns the values files, sorted by name.
 fn bundles() -> anyhow::Result<Vec<PathBuf>> {
     let folder = cargo::root().join(BUNDLES);
     let files = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
@@ -139,7 +138,6 @@ fn credentials(manifests: &str) -> Option<&str> {
 mod tests {
     use super::{bundles, header};
 
-    /// The volumes of the adapter, as the chart renders them.
     const MOUNTED: &str = "          - --clouds-file=/var/run/secrets/cloud/clouds.yaml
           volumeMounts:
             - name: credentials

@@ -59,7 +59,6 @@ fn next_steps(name: &Name) -> String {
     )
 }
 
-/// Copies the skeleton under another name.
 fn write(skeleton: &Path, new: &Path, name: &Name) -> anyhow::Result<()> {
     if new.exists() {
         bail!("{} already exists: choose another name, or remove the folder", new.display());

@@ -25,7 +25,6 @@ pub(crate) struct NamedCommand {
 }
 
 impl NamedCommand {
-    /// A step that calls cargo.
     pub(crate) fn cargo(name: &'static str, args: Vec<String>, repair: &'static str) -> Self {
         Self { name, program: cargo::program(), args, repair }
     }
@@ -52,13 +51,11 @@ pub(crate) enum Outcome {
     Skipped(String),
 }
 
-/// The results of the steps so far.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     done: Vec<Done>,
 }
 
-/// A completed step.
 #[derive(Debug)]
 struct Done {
     name: &'static str,
@@ -78,7 +75,6 @@ impl Summary {
         passed
     }
 
-    /// Records that a step was skipped.
     pub(crate) fn skip(&mut self, name: &'static str, why: &str) {
         self.done.push(Done { name, outcome: Outcome::Skipped(why.to_owned()), took: Duration::ZERO });
     }

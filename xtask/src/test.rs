@@ -20,10 +20,10 @@ use crate::{cargo, openstack, tools};
 
 const REPAIR_OPENSTACK_E2E: &str = "see the failure above, which names the logs; to repeat one test: \
                                     `cargo xtask test openstack-e2e -- <test>`";
-/// A profile of `.config/nextest.toml`.
+/// The profiles of `.config/nextest.toml`.
 const USUAL: &str = "default";
 const DEEP: &str = "deep";
-/// Default number of cases of a property test.
+/// The environment variable with the number of cases of a property test, and its default value.
 const CASES: &str = "PROPTEST_CASES";
 const FEW_CASES: &str = "64";
 /// Variables of the deep run: 20 times as many cases of each property test, even of tests that set a number, and all rows of the table of
@@ -99,7 +99,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// The tests of the default profile that `tier` and the arguments select.
 fn usual(tier: Option<&str>, args: &Args) -> anyhow::Result<()> {
     let affected = args.since.as_deref().map(since::affected).transpose()?;
     let changed = match &affected {
@@ -150,7 +149,6 @@ fn all_of(expressions: [Option<&str>; 3]) -> Option<String> {
     (!all.is_empty()).then(|| all.join(" & "))
 }
 
-/// Builds everything, then runs tests.
 fn programs_and_tests(summary: &mut Summary, run: &Run<'_>) {
     const TESTS: &str = "tests";
     let build = NamedCommand::cargo("build", cargo::build_all(), "fix what cargo reports above");
@@ -231,8 +229,8 @@ fn openstack_part() -> Vec<String> {
     CHECKS.iter().map(|check| format!("--include={check}")).collect()
 }
 
-/// Selects the scenarios that need kubelets and images, one for each kind of use: how a tainted cluster starts, routes between pods, access
-/// of `cloudctl` and of users to pages of pods, and the permissions of each container.
+/// Selects the scenarios that need kubelets and images, for each kind of use. They start a tainted cluster, and check routes, permissions,
+/// `cloudctl`, commands of the documentation, `helm test` and the uninstallation.
 fn cluster_part() -> Vec<String> {
     const SCENARIOS: [&str; 7] = [
         "bootstrap::a_tainted_node_is_initialised_by_pods_that_run_on_it",

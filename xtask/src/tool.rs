@@ -16,7 +16,6 @@ use crate::{cargo, tools};
 /// The prefix of Astral's builds of cargo subcommands on PyPI.
 const REBUILT: &str = "astral-dev-toolchain-";
 
-/// A program that checks or runs tests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tool {
     /// Lints and compares the contract. Installed from npm, pinned by package-lock.json.
@@ -68,7 +67,6 @@ impl Tool {
     }
 }
 
-/// Finds or builds a program that a Go module pins.
 fn go(tool: e2e_tools::Tool) -> anyhow::Result<PathBuf> {
     Ok(e2e_tools::find(tool, &Environment::of_this_process()?, &mut Terminal::new())?.path)
 }
@@ -127,7 +125,6 @@ fn wheel_or_compiled(wanted: &Install<'_>) -> anyhow::Result<()> {
     cargo_install(wanted, &[])
 }
 
-/// Installs `package` from PyPI into a virtual environment.
 fn wheel(wanted: &Install<'_>, package: &str) -> anyhow::Result<()> {
     let mut venv = Command::new("python3");
     venv.args(["-m", "venv"]).arg(wanted.dir);

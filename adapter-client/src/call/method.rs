@@ -9,9 +9,7 @@ use prost_types::{FileDescriptorProto, FileDescriptorSet};
 /// How a method responds. Each method takes a single message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
-    /// The response is one message.
     Unary,
-    /// The response is a stream of messages.
     Stream,
 }
 

@@ -44,7 +44,6 @@ pub(super) async fn whole(answer: Response<Body>) -> Outcome {
     Ok(Response::from_parts(parts, Body::new(body)))
 }
 
-/// Classifies the answer.
 pub(super) fn judge(answer: &Outcome) -> Verdict {
     match answer {
         Ok(answer) => judge_headers(answer.headers()),

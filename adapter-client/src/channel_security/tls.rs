@@ -17,7 +17,6 @@ use tracing::{info, warn};
 
 use super::{Fault, Flags};
 
-/// TLS settings for the connections to one adapter.
 #[derive(Debug)]
 pub(crate) struct Tls {
     files: Files,
@@ -26,7 +25,6 @@ pub(crate) struct Tls {
     current: Mutex<Current>,
 }
 
-/// Paths of the certificates.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
     pub(super) ca: PathBuf,
@@ -58,7 +56,6 @@ impl std::fmt::Debug for Hidden {
 }
 
 impl Tls {
-    /// Reads the files for the first time.
     pub(super) fn load(files: Files, server_name: ServerName<'static>, flags: Flags) -> Result<Self, Fault> {
         let content = files.read(&flags)?;
         let config = Arc::new(files.config(&content, &flags)?);

@@ -1,4 +1,4 @@
-//! The bearer token that authenticates the caller, from a file that is replaced while the process runs.
+//! Reads the bearer token that authenticates the caller. Its file may be replaced while the process runs.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,7 +16,6 @@ const MAX_AGE: Duration = Duration::from_secs(1);
 /// Maximum size of the file: larger than any token, and smaller than the header limit of servers.
 const MAX_BYTES: usize = 16 * 1024;
 
-/// The token in one file.
 #[derive(Debug)]
 pub(crate) struct Token {
     flag: &'static str,
@@ -33,7 +32,6 @@ struct Reading {
 }
 
 impl Token {
-    /// Reads the file for the first time.
     pub(super) fn load(path: &Path, flag: &'static str) -> Result<Self, Fault> {
         let read = std::fs::read(path).map_err(|error| unreadable(&error));
         let header = read.and_then(|content| header(&content));

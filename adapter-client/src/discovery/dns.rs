@@ -14,7 +14,6 @@ use crate::{
     target::HostPort,
 };
 
-/// Interval between lookups.
 const PERIOD: Duration = Duration::from_secs(30);
 /// Minimum interval between lookups, because each broken connection may trigger a lookup.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(1);

@@ -31,7 +31,6 @@ const DEFAULT_PORT: &str = "grpc";
 const WATCH_SECONDS: u32 = 30;
 /// First pause after a failed watch. The pause doubles after each failure, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// Longest pause after a failed watch.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// The addresses in each slice, by the name of the slice.

@@ -86,7 +86,6 @@ async fn follow(address: Address, line: Line, table: Table) {
     }
 }
 
-/// How a watch ended.
 struct Ended {
     /// The health to report, unless the next watch reports a different one.
     health: Health,
@@ -94,7 +93,6 @@ struct Ended {
     lasted: Duration,
 }
 
-/// Watches the health of a replica and reports its changes.
 async fn listen(address: &Address, line: &Line, table: &Table) -> Ended {
     let request = HealthCheckRequest { service: SERVICE.to_owned() };
     let mut stream = match HealthClient::new(line.clone()).watch(request).await {

@@ -7,7 +7,6 @@ fn address(host: &str) -> Address {
     Address::Tcp(HostPort { host: host.to_owned(), port: 1 })
 }
 
-/// Replicas with the given health, in this order.
 fn state(replicas: &[(&str, Health)]) -> State {
     let mut state = State::default();
     let line = Line::over(Channel::from_static("http://nowhere").connect_lazy());

@@ -11,10 +11,8 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-/// A CA that is created for one test.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
-/// A certificate and its key, both as PEM.
 pub(crate) struct Pair {
     pub(crate) certificate: String,
     pub(crate) key: String,
@@ -32,7 +30,6 @@ impl Authority {
         self.0.pem()
     }
 
-    /// Issues a certificate for `name`.
     pub(crate) fn sign(&self, name: &str) -> Pair {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();

@@ -24,7 +24,6 @@ use cloud_api_proto::v1alpha1::{GetInfoRequest, adapter_service_client::AdapterS
 use tokio::{task::JoinSet, time::Instant};
 use tonic::{Request, Status};
 
-/// Opens a channel. Panics with all errors if the settings are invalid.
 fn open(target: &str, security: &ChannelSecurity) -> AdapterChannel {
     Connection::new(target.parse().unwrap(), security).unwrap().open().unwrap()
 }

@@ -158,7 +158,6 @@ async fn if_no_replica_serves_the_error_names_each() {
     assert!(said.contains(&gone) && said.contains("refused"), "{said}");
 }
 
-/// DNS names that change.
 #[derive(Debug)]
 struct Names(Mutex<io::Result<Vec<IpAddr>>>);
 

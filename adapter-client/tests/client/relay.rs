@@ -1,4 +1,4 @@
-//! A relay between a client and a replica that can stop forwarding.
+//! A relay between a client and a replica. The relay can stop forwarding.
 
 use std::net::SocketAddr;
 

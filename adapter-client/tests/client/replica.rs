@@ -40,7 +40,6 @@ use tonic_health::{
 
 const SERVICE: &str = "cloudadapter.v1alpha1.AdapterService";
 
-/// Settings of a replica.
 #[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) name: &'static str,
@@ -67,13 +66,11 @@ pub(crate) struct Replica {
     runtime: Option<Runtime>,
 }
 
-/// State that tests read and change while the replica runs.
 pub(crate) struct Shared {
     name: &'static str,
     leads: AtomicBool,
     /// Number of GetInfo calls that have begun.
     pub(crate) calls: AtomicU32,
-    /// Number of accepted connections.
     pub(crate) connections: AtomicU32,
     /// Accepted tokens. If empty, any caller is accepted.
     pub(crate) tokens: Mutex<BTreeSet<String>>,
@@ -108,7 +105,6 @@ impl Replica {
         replica
     }
 
-    /// Starts a replica that listens on a Unix socket.
     pub(crate) async fn at_socket(name: &'static str, path: &Path) -> Self {
         let (setup, path) = (Setup::new(name), path.to_owned());
         let replica = Self::new(&setup).await;
@@ -153,7 +149,6 @@ impl Replica {
         self.runtime.as_ref().unwrap().spawn(server);
     }
 
-    /// Returns the address as `HOST:PORT`.
     pub(crate) fn host_port(&self) -> String {
         self.address.to_string()
     }

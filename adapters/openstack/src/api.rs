@@ -1,4 +1,4 @@
-//! The messages of the services' APIs: bodies of requests and answers, and the versions of Octavia.
+//! Defines the messages of the services' APIs, which are the bodies of requests and answers, and the versions of Octavia's API.
 
 pub(crate) mod requests;
 pub(crate) mod responses;

@@ -63,7 +63,6 @@ fn fault_of_413(operation: Operation, retry_after: Option<Duration>, refusal: &m
     Fault::Invalid
 }
 
-/// Returns the request ID that the service assigned.
 pub(crate) fn request_id(response: &VendorResponse) -> Option<String> {
     let named = REQUEST_IDS.iter().find_map(|name| response.headers().get(*name));
     named?.to_str().ok().map(str::to_owned)
@@ -83,7 +82,7 @@ fn fault(operation: Operation, status: StatusCode, refusal: &Refusal) -> Fault {
         // Nova does not support the requested microversion.
         406 => Fault::Unsupported,
         409 if is_quota(refusal) || out_of_room(refusal) => Fault::Quota,
-        // Another client created the same rule first: the next read shows this rule.
+        // Another client created the same rule first. The next read shows this rule.
         409 if refusal.code.as_deref() == Some("SecurityGroupRuleExists") => Fault::Busy,
         // The user has to choose other security groups.
         409 if refusal.says(OTHER_KIND) => Fault::Invalid,
@@ -121,7 +120,7 @@ fn is_quota(refusal: &Refusal) -> bool {
         || refusal.says("Quota exceeded")
 }
 
-/// Whether an address pool or a route table is full.
+/// Whether a list of address pairs, a pool of addresses or a route table is full.
 fn out_of_room(refusal: &Refusal) -> bool {
     const FULL: [&str; 5] = [
         "AllowedAddressPairExhausted",

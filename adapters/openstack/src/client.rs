@@ -32,9 +32,7 @@ use crate::{
 const PAGE_MAX: u32 = 1000;
 /// The first version of Nova's API that returns the name of a server's flavor. Source: Nova, REST API Version History, 2.47 (Pike).
 const MICROVERSION: HeaderValue = HeaderValue::from_static("compute 2.47");
-/// Header that requests an API version.
 const API_VERSION: &str = "openstack-api-version";
-/// Fields of a port that the driver requests.
 const PORT_FIELDS: [&str; 4] = ["id", "device_id", "status", "fixed_ips"];
 
 pub(crate) const LIST_SERVERS: Operation = Operation::read(Family::Compute, "ListServers");
@@ -43,7 +41,6 @@ pub(crate) const LIST_PORTS: Operation = Operation::read(Family::Network, "ListP
 
 type VendorResult<T> = Result<T, VendorError>;
 
-/// Client of all services.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     pub(crate) identity: Arc<Identity>,
@@ -72,7 +69,6 @@ impl Client {
         self.page(session, "servers", read(LIST_SERVERS, Service::Compute, path)).await
     }
 
-    /// Returns a server of the project.
     pub(crate) async fn show_server(&self, session: &Session, id: &str) -> VendorResult<Server> {
         #[derive(serde::Deserialize)]
         struct Shown {
@@ -100,7 +96,6 @@ impl Client {
         self.page(session, "ports", read(LIST_PORTS, Service::Network, format!("/v2.0/ports?{query}"))).await
     }
 
-    /// Reads a page of a collection.
     pub(crate) async fn page<T: DeserializeOwned>(
         &self,
         session: &Session,
@@ -179,7 +174,6 @@ impl<T: Serialize + ?Sized> Serialize for Body<'_, T> {
     }
 }
 
-/// Selects which ports to list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ports<'a> {
     /// All ports of a project. The query names the project because administrators otherwise get the ports of all projects.

@@ -70,7 +70,6 @@ pub struct OpenStackDriver {
 /// The configuration, without the credentials.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// The source of the credentials.
     pub(crate) source: Source,
     /// Values of flags, which take precedence over the source.
     pub(crate) given: Given,
@@ -91,12 +90,12 @@ impl OpenStackDriver {
         Self { client, settings: Arc::new(settings), balancers, routes, region, ca }
     }
 
-    /// Settings that are the same for all instances.
     pub(crate) fn place(&self) -> Shared<'_> {
         Shared { region: &self.region, networking: &self.settings.networking, form: self.settings.form }
     }
 
-    /// Looks up the subnet of a node if no subnet is configured. The look-up is made once for each process and node.
+    /// If no subnet is configured, looks up the subnet of the node first. The subnet of the last node is cached, so this usually costs no
+    /// call.
     async fn create_load_balancer(
         &self,
         session: &Session,
@@ -156,7 +155,6 @@ impl OpenStackDriver {
         Ok(Self { client: Client { identity: Arc::new(Identity::new(cloud)) }, region, ..self.clone() })
     }
 
-    /// Switches to the credentials of another driver.
     fn adopt(&self, other: &Self) {
         self.client.identity.adopt(&other.client.identity);
     }

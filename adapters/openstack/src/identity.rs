@@ -1,4 +1,4 @@
-//! Authentication: credentials, the token, and the addresses of the services.
+//! Manages authentication, which covers the credentials, the token, and the addresses of the services.
 //!
 //! Only one caller logs in at a time, through its own session, and other callers without a valid token wait. If the log-in is cancelled,
 //! the next waiting caller logs in. If a token expires soon, or if the cloud has rejected the token early, the next caller renews the
@@ -33,7 +33,6 @@ use self::{
     login::{Access, Project},
 };
 
-/// Header with the token of each call.
 pub(crate) const AUTH_TOKEN: &str = "x-auth-token";
 /// Header with the token that is to be validated.
 const SUBJECT_TOKEN: &str = "x-subject-token";
@@ -54,7 +53,6 @@ pub(crate) struct Identity {
     candidate: RwLock<Option<SecretString>>,
 }
 
-/// Credentials, and the token that was obtained with them.
 struct LogIn {
     cloud: Cloud,
     access: RwLock<Option<Arc<Access>>>,
@@ -69,7 +67,6 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// Creates the state without connecting to the cloud yet.
     pub(crate) fn new(cloud: Cloud) -> Self {
         let login = LogIn { cloud, access: RwLock::default(), turn: Mutex::default() };
         Self { login: RwLock::new(Arc::new(login)), candidate: RwLock::default() }
@@ -79,7 +76,6 @@ impl Identity {
         Arc::clone(&self.login.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the current configuration of the cloud.
     pub(crate) fn cloud(&self) -> Cloud {
         self.login().cloud.clone()
     }
@@ -125,7 +121,7 @@ impl Identity {
         self.login().renewed(session, Some(stale)).await
     }
 
-    /// Validates the token, or logs in. Cost: one vendor call, or two if the token is no longer valid.
+    /// Validates the token, or logs in. Costs one vendor call, or two if the token is no longer valid.
     pub(crate) async fn check(&self, session: &Session) -> Result<Project, VendorError> {
         let login = self.login();
         let Some(access) = login.known().filter(|access| Instant::now() < access.ends_at) else {
@@ -146,7 +142,6 @@ impl LogIn {
         self.access.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns a token that differs from `stale`.
     async fn renewed(
         &self,
         session: &Session,

@@ -37,7 +37,6 @@ struct Sweep {
 }
 
 impl OpenStackDriver {
-    /// Converts a server to an instance of the contract. `ports` are the ports of this server, in the sequence that Neutron returns.
     fn instance(&self, server: &Server, ports: &[&Port]) -> Instance {
         server::instance(server, ports, &self.place())
     }

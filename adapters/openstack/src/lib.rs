@@ -1,4 +1,4 @@
-//! The driver for OpenStack. It only translates between the contract and the APIs of Keystone, Nova, Neutron and Octavia.
+//! The driver for OpenStack. It only translates between the adapter API and the APIs of Keystone, Nova, Neutron and Octavia.
 //!
 //! The driver makes no policy decisions, does not wait, and retries only a call whose token was rejected. It keeps the configuration of the
 //! cloud, the credentials, the token, and caches of what listings have read.

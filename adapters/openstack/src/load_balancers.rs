@@ -53,8 +53,8 @@ use crate::{
     port::Transport,
 };
 
-/// Returns IDs and names of the objects that a load balancer uses for its adopter, the Service that owns it or may take it over: networks,
-/// subnets, address pools, certificates and addresses.
+/// Returns the IDs and names of the networks, subnets, address pools, certificates and addresses that a load balancer uses. `adopter` is
+/// the Service that owns the load balancer or may take it over.
 pub(crate) fn uses(adopter: &Adopter, observed: &LoadBalancerRecord<Detail>) -> BTreeSet<String> {
     let Detail { balancer, listeners, pools, floating_ips } = &observed.detail;
     let Some(balancer) = balancer else { return BTreeSet::new() };
@@ -83,7 +83,6 @@ pub(crate) fn uses(adopter: &Adopter, observed: &LoadBalancerRecord<Detail>) -> 
     networks.chain(subnets).chain(certificates).cloned().chain(reported).collect()
 }
 
-/// The configuration and the cached state of the cloud's load balancers.
 #[derive(Debug)]
 pub(crate) struct LoadBalancers {
     pub(crate) options: LoadBalancerOptions,
@@ -97,7 +96,6 @@ pub(crate) struct LoadBalancers {
     beside: Mutex<Option<(Neighbour, String)>>,
 }
 
-/// Attributes of a capability.
 pub(crate) fn attributes(capability: &str) -> BTreeMap<String, String> {
     match capability {
         "loadbalancers" => [("backends".to_owned(), "read-each".to_owned())].into(),
@@ -119,7 +117,6 @@ impl LoadBalancers {
         }
     }
 
-    /// Returns the subnet of a node, if it is cached.
     pub(crate) fn subnet_beside(&self, node: &Neighbour) -> Option<String> {
         let known = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
         known.as_ref().filter(|(there, _)| there == node).map(|(_, subnet)| subnet.clone())
@@ -162,7 +159,6 @@ struct Sweep {
     /// The pools whose members have to be read. `asked` is the number of these pools whose members have been read.
     unknown: Arc<[Pool]>,
     asked: usize,
-    /// Members of the pool that is being read.
     members: Vec<Arc<[Member]>>,
 }
 
@@ -212,7 +208,7 @@ impl ListedKind {
 }
 
 impl Sweep {
-    /// Formats the cursor of a page. All cursors of a listing differ.
+    /// All cursors of a listing differ.
     fn cursor(&self, place: ListedKind, query: &str) -> String {
         let word = place.word();
         match self.unknown.get(self.asked).filter(|_| place == ListedKind::Members) {
@@ -326,7 +322,6 @@ impl Sweep {
 }
 
 impl OpenStackDriver {
-    /// Reads a page and returns the query of the next page of the same listing.
     async fn read_page(
         &self,
         session: &Session,

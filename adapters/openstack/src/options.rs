@@ -95,7 +95,6 @@ impl OpenStackOptions {
     }
 }
 
-/// Reads the certificates in a file.
 fn certificates(path: &PathBuf) -> anyhow::Result<Vec<u8>> {
     let fault = |what: &str| WrongUsage(format!("cacert: {}{what}", path.display()));
     let pem = fs::read_to_string(path).with_context(|| fault(""))?;

@@ -25,7 +25,7 @@ pub(crate) use self::{
     },
 };
 
-/// The name and the tags of a listener or pool, which say to whom it belongs.
+/// The name and the tags of a listener or pool, which identify its owner.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Marks<'a> {
     pub(crate) name: &'a str,
@@ -35,7 +35,6 @@ pub(crate) struct Marks<'a> {
 /// Maximum length of a name in the cloud, in bytes. Source: Octavia API reference.
 const NAME_MAX: usize = 255;
 
-/// Returns the name of a new load balancer.
 pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
     kit::balancer_name(desired, NAME_MAX)
 }

@@ -26,8 +26,8 @@ enum Change {
     OnCreation,
 }
 
-/// The parameters that may give access to networks of other tenants, and therefore need a grant. The VIP may be in such a network, or the
-/// nodes may accept packets from such a network.
+/// A namespace needs the operator's permission (a grant) for these parameters, because they may give access to networks of other tenants.
+/// The VIP may be in such a network, or the nodes may accept packets from such a network.
 const NEED_A_GRANT: [&str; 3] = [NETWORK, MEMBER_SUBNET, FLOATING_SUBNET];
 
 /// All parameters. Each entry contains the key, the type, the default value, when a change applies, and the description.
@@ -125,7 +125,7 @@ impl Parameters {
     }
 }
 
-/// Parses a whole number with a unit, which is the contract's form of durations.
+/// Parses a whole number with a unit, which is how the adapter API writes durations.
 fn milliseconds(key: &str, text: &str) -> Result<u32, VendorError> {
     const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
     let read = || {

@@ -365,7 +365,6 @@ impl<'a> Goal<'a> {
         }
     }
 
-    /// Builds a listener with its pool, members and health monitor.
     fn whole(&self, port: Port, wanted: &WantedPort) -> NewListener {
         let pool = pools::whole(port, &wanted.pool, self.pool_tags.clone());
         NewListener { default_pool: Some(pool), ..self.listener(port, wanted) }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// Transport protocol of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Transport {
     /// TCP and the protocols on top of it, such as HTTP.
@@ -31,7 +30,8 @@ impl Transport {
     }
 }
 
-/// The port of a listener. The port identifies the listener: a load balancer has at most one listener for each transport and port number.
+/// The port of a listener. A load balancer has at most one listener for each transport and port number, so the port identifies the
+/// listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Port {
     pub(crate) transport: Transport,

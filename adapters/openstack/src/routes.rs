@@ -32,7 +32,6 @@ pub(crate) const BATCH: u32 = 50;
 /// The prefix of the cursor for a page of ports. In the first of these cursors, no query follows the prefix.
 const PORTS: &str = "ports?";
 
-/// The router, and Neutron's extensions for routes.
 #[derive(Debug)]
 pub(crate) struct Routes {
     /// ID of the router. `None`: routes are not managed.
@@ -54,7 +53,6 @@ impl Routes {
         Self { router, can: OnceLock::new() }
     }
 
-    /// Returns the capabilities for routes.
     pub(crate) fn capabilities(&self) -> &'static [&'static str] {
         if self.router.is_some() { &["routes"] } else { &[] }
     }

@@ -1,4 +1,4 @@
-//! The steps of a plan: each step is one vendor write.
+//! The steps of a plan. Most steps are one vendor write.
 
 use std::{fmt, net::IpAddr};
 
@@ -20,7 +20,7 @@ use crate::{
     port::Port,
 };
 
-/// One vendor write.
+/// One step of a plan. Most steps are one vendor write, but changes of routes and security groups may need several.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Changes many routes at once, and the address pairs that the routes need on the servers' ports.

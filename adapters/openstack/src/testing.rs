@@ -44,7 +44,6 @@ use crate::{
 /// The project of password credentials.
 pub(crate) const PROJECT: &str = "0f3a6b1c5d7e4f209a8b7c6d5e4f3a2b";
 
-/// The objects of the fake cloud, and the requests that it received.
 pub(crate) struct Store {
     /// The requests, such as `GET /compute/v2.1/servers/detail?limit=2`.
     pub(crate) requests: Vec<String>,
@@ -69,7 +68,7 @@ pub(crate) struct Store {
     issued: usize,
 }
 
-/// A fake OpenStack. It stops when it is dropped.
+/// The fake stops when this value is dropped.
 pub(crate) struct FakeCloud {
     pub(crate) url: String,
     store: Arc<Mutex<Store>>,
@@ -126,7 +125,6 @@ impl FakeCloud {
         self.asked("POST /identity/v3/auth/tokens").len()
     }
 
-    /// Returns environment variables for a client of this cloud.
     pub(crate) fn environment(&self) -> Environment {
         let variables = [
             ("OS_AUTH_URL", format!("{}/identity", self.url)),
@@ -270,7 +268,6 @@ fn serve(store: &Store, method: &Method, path: &str, query: &[(&str, &str)]) -> 
     }
 }
 
-/// Returns whether an item of a list matches the query.
 fn is_asked(item: &Value, query: &[(&str, &str)]) -> bool {
     ["id", "name", "description"].into_iter().all(|key| {
         let mut wanted = query.iter().filter(|(name, _)| *name == key).map(|(_, value)| *value).peekable();

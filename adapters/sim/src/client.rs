@@ -36,9 +36,7 @@ const PAGE_MAX: u32 = 500;
 /// The page size of a listing of load balancers. It is smaller because each item includes all members of its pools, and a whole page is
 /// read into memory.
 const BALANCERS_PAGE_MAX: u32 = 100;
-/// The maximum number of IDs in one `BatchGetInstances`.
 pub(crate) const BATCH_INSTANCES: usize = 500;
-/// The maximum number of changes in one `BatchRoutes`.
 pub(crate) const BATCH_ROUTES: usize = 200;
 
 pub(crate) const GET_PROJECT: Operation = Operation::read(Family::Identity, "GetProject");
@@ -80,7 +78,6 @@ impl fmt::Debug for Client {
 type VendorResult<T> = Result<T, VendorError>;
 
 impl Client {
-    /// Creates the client without connecting.
     pub(crate) fn new(endpoint: &Uri, token: Option<&str>) -> Result<Self, header::InvalidHeaderValue> {
         if let Some(token) = token {
             bearer(token)?;
@@ -96,12 +93,10 @@ impl Client {
         *self.token.write().unwrap_or_else(PoisonError::into_inner) = other.secret();
     }
 
-    /// Returns the current token.
     pub(crate) fn secret(&self) -> Option<SecretString> {
         self.token.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the base URL.
     pub(crate) fn endpoint(&self) -> &str {
         &self.endpoint
     }
@@ -177,7 +172,6 @@ impl Client {
         self.write(session, call, change).await
     }
 
-    /// Deletes a load balancer with all its listeners, pools and members.
     pub(crate) async fn delete_load_balancer(&self, session: &Session, id: &str) -> VendorResult<()> {
         let path = format!("/v1/load-balancers/{}?cascade=true", encode(id));
         self.delete(session, DELETE_LOAD_BALANCER, &path).await
@@ -320,7 +314,7 @@ impl Client {
     }
 }
 
-/// The head of a request: what is called, without headers and body.
+/// The head of a request, without headers and body.
 struct Call {
     operation: Operation,
     method: Method,

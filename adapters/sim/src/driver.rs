@@ -142,7 +142,6 @@ impl SimDriver {
         Self { token_file: Some(token_file), ..self }
     }
 
-    /// Creates a driver with the token from this file content.
     pub(crate) fn candidate(&self, content: &[u8]) -> Result<Self, String> {
         let text = str::from_utf8(content).map_err(|error| format!("invalid token file: {error}"))?;
         let token = token(text).ok_or("the token file is empty")?;
@@ -154,7 +153,6 @@ impl SimDriver {
         Ok(Self { client, ..self.clone() })
     }
 
-    /// Switches to the token of `other`.
     pub(crate) fn adopt(&self, other: &Self) {
         self.client.adopt(&other.client);
     }

@@ -71,7 +71,7 @@ impl SimOptions {
 }
 
 impl SimOptions {
-    /// Returns the URL of the cloud. If no endpoint is set, starts a cloud inside this process.
+    /// If no endpoint is set, starts a cloud inside this process.
     pub(crate) async fn endpoint(&self) -> anyhow::Result<Uri> {
         match &self.endpoint {
             Some(endpoint) => Ok(endpoint.clone()),

@@ -69,12 +69,10 @@ impl Tag {
     }
 }
 
-/// Whether a tag key is reserved for the adapter.
 pub(crate) fn is_reserved(key: &str) -> bool {
     key == DOMAIN || key.strip_prefix(DOMAIN).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Whether the key is that of the hash tag.
 pub(crate) fn is_hash(key: &str) -> bool {
     key == Tag::Hash.key()
 }
@@ -125,17 +123,14 @@ pub(crate) fn missing_tags(wanted: &Tags, hash: &str, fence: &Fence, there: &Tag
     Some(tags)
 }
 
-/// The tag that marks an adopted load balancer.
 pub(crate) fn adopted() -> (String, String) {
     (Tag::Origin.key(), ADOPTED.to_owned())
 }
 
-/// Whether the load balancer was adopted.
 pub(crate) fn is_adopted(tags: &Tags) -> bool {
     Tag::Origin.read(tags) == Some(ADOPTED)
 }
 
-/// The namespaces whose Services may adopt the load balancer.
 pub(crate) fn adoptable_by(tags: &Tags) -> Namespaces {
     Namespaces::read(Tag::Adopt.read(tags))
 }
@@ -161,7 +156,6 @@ pub(crate) fn signed(wanted: &Tags, fence: &Fence, there: &Tags) -> Tags {
     tags
 }
 
-/// The fence of the last writer that set tags.
 pub(crate) fn fence(tags: &Tags) -> Option<Fence> {
     read_fence(Tag::Fence.read(tags)?)
 }
@@ -184,7 +178,6 @@ pub(crate) fn balancer_owner(tags: &Tags) -> Option<(LoadBalancerKey, Owner)> {
     Some((LoadBalancerKey { cluster_id: Tag::ClusterId.text(tags), owner_uid }, owner))
 }
 
-/// The tags of a route.
 pub(crate) fn route_tags(route: &WantedRoute) -> Tags {
     let key = route.upsert.key.clone().unwrap_or_default();
     let owner = route.upsert.owner.clone().unwrap_or_default();
@@ -206,7 +199,6 @@ pub(crate) fn route_key(tags: &Tags, destination: &str) -> Option<RouteKey> {
     })
 }
 
-/// The name of a new load balancer.
 pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
     kit::balancer_name(desired, NAME_MAX)
 }

@@ -17,12 +17,9 @@ const ALGORITHMS: [(&str, Algorithm); 3] = [
     ("source-ip", Algorithm::SourceIp),
 ];
 
-/// The parsed parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parameters {
-    /// The algorithm that chooses a member for a connection.
     pub(crate) algorithm: Algorithm,
-    /// Whether HTTP health checks use TLS.
     pub(crate) health_check_tls: bool,
 }
 
@@ -53,7 +50,6 @@ impl Parameters {
         ]
     }
 
-    /// Parses the parameters of a request.
     pub(crate) fn read(values: &BTreeMap<String, String>) -> Result<Self, VendorError> {
         if let Some(key) =
             values.keys().filter(|key| ![ALGORITHM, HEALTH_CHECK_TLS].contains(&key.as_str())).min()

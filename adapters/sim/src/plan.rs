@@ -1,4 +1,4 @@
-//! Computes the writes that bring the cloud to the desired state. Pure functions: no vendor calls, no clock.
+//! Computes the writes that bring the cloud to the desired state. The functions make no vendor calls and read no clock.
 //!
 //! Additions come before removals, so that traffic is never interrupted. The tag that marks completion is last.
 
@@ -34,8 +34,8 @@ const FAMILIES: &str = "spec.ip_families";
 
 /// Returns the missing writes, in order.
 ///
-/// Number of writes: a new load balancer needs one, plus one for each port, plus one at the end. An existing load balancer needs one for
-/// each pool whose members change.
+/// A new load balancer needs one write, plus one for each port, plus one at the end. An existing load balancer needs one for each pool
+/// whose members change.
 pub(crate) fn plan(
     desired: &DesiredLoadBalancer,
     fence: &Fence,
@@ -136,7 +136,6 @@ fn fixed(wanted: &Wanted, tree: &LoadBalancer) -> Result<Option<VendorError>, Ve
     if fields.contains(&FAMILIES) { Err(error) } else { Ok(Some(error)) }
 }
 
-/// Returns the placement fields that differ.
 fn moved(there: &Placement, wanted: &Placement) -> impl Iterator<Item = &'static str> {
     let rows = [
         ("spec.address_pool", there.address_pool != wanted.address_pool),
@@ -219,7 +218,7 @@ struct PortChange<'a> {
 }
 
 impl<'a> PortChange<'a> {
-    /// Returns the writes for this port. Adds the pool that the port uses to `used`.
+    /// Adds the pool that the port uses to `used`.
     fn steps(&self, used: &mut BTreeSet<&'a str>) -> Vec<Step> {
         let fits = |pool: &&Pool| !pool.protocol.differs(&self.wanted.pool.protocol);
         let has = |pool: &&Pool| self.listener.pool_id.as_deref() == Some(&pool.id);

@@ -1,5 +1,5 @@
-//! The cloud's responses, limited to the fields that the driver reads. Parsing is tolerant: one unknown value must not make a whole listing
-//! unreadable.
+//! The cloud's responses, limited to the fields that the driver reads. Parsing is tolerant, so that one unknown value does not make a whole
+//! listing unreadable.
 //!
 //! The request types are in [`crate::simcloud::requests`]; they reject unknown fields.
 
@@ -22,14 +22,12 @@ use crate::simcloud::{
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Read<T> {
-    /// A known value.
     Known(T),
     /// An unknown value, as received.
     Unknown(Value),
 }
 
 impl<T> Read<T> {
-    /// Returns the value if it is known.
     pub(crate) const fn known(&self) -> Option<&T> {
         match self {
             Self::Known(value) => Some(value),
@@ -62,14 +60,12 @@ impl<T: PartialEq> Read<T> {
     }
 }
 
-/// The response to `ListInstances`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct InstancePage {
     pub(crate) instances: Vec<Instance>,
     pub(crate) next: Option<String>,
 }
 
-/// The response to `BatchGetInstances`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct FoundInstances {
     pub(crate) instances: Vec<Instance>,
@@ -91,7 +87,6 @@ pub(crate) struct Instance {
     pub(crate) created_at: Timestamp,
 }
 
-/// One address of an instance.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Address {
     pub(crate) kind: Read<AddressKind>,
@@ -100,7 +95,6 @@ pub(crate) struct Address {
     pub(crate) network: String,
 }
 
-/// The response to `ListLoadBalancers`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct LoadBalancerPage {
     pub(crate) load_balancers: Vec<LoadBalancer>,
@@ -129,7 +123,6 @@ pub struct LoadBalancer {
     pub(crate) created_at: Timestamp,
 }
 
-/// A port that a load balancer listens on.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Listener {
     pub(crate) id: String,
@@ -142,7 +135,6 @@ pub(crate) struct Listener {
     pub(crate) status: Read<ProvisioningStatus>,
 }
 
-/// A pool: a set of backends.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Pool {
     pub(crate) id: String,
@@ -155,14 +147,12 @@ pub(crate) struct Pool {
     pub(crate) status: Read<ProvisioningStatus>,
 }
 
-/// The response to `ListRoutes`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RoutePage {
     pub(crate) routes: Vec<Route>,
     pub(crate) next: Option<String>,
 }
 
-/// An entry of the route table.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Route {
     pub(crate) id: String,
@@ -174,14 +164,12 @@ pub(crate) struct Route {
     pub(crate) status: Read<RouteStatus>,
 }
 
-/// The response to `BatchRoutes`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RouteResults {
     pub(crate) added: Vec<RouteResult>,
     pub(crate) removed: Vec<RouteResult>,
 }
 
-/// The result for one route of a batch.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RouteResult {

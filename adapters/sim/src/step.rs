@@ -20,36 +20,67 @@ use crate::{
     },
 };
 
-/// One vendor write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Creates a load balancer without ports.
     CreateLoadBalancer(Box<CreateLoadBalancer>),
     /// Sets owner tags on a load balancer without owner.
-    AdoptLoadBalancer { id: String, change: UpdateLoadBalancer },
-    /// Sets the display name.
-    RenameLoadBalancer { id: String, name: String },
+    AdoptLoadBalancer {
+        id: String,
+        change: UpdateLoadBalancer,
+    },
+    RenameLoadBalancer {
+        id: String,
+        name: String,
+    },
     /// Sets tags. In the last step of a plan, the tags mark the load balancer as complete.
-    UpdateLoadBalancer { balancer: Part, change: UpdateLoadBalancer },
-    /// Deletes a load balancer with all its listeners, pools and members.
-    DeleteLoadBalancer { id: String },
-    /// Creates a listener with its pool.
-    CreateListener { balancer: Part, request: Box<CreateListener> },
+    UpdateLoadBalancer {
+        balancer: Part,
+        change: UpdateLoadBalancer,
+    },
+    DeleteLoadBalancer {
+        id: String,
+    },
+    CreateListener {
+        balancer: Part,
+        request: Box<CreateListener>,
+    },
     /// Changes a listener. `pool`: the new pool, if it changes.
-    UpdateListener { id: String, port: Port, change: UpdateListener, pool: Option<Part> },
+    UpdateListener {
+        id: String,
+        port: Port,
+        change: UpdateListener,
+        pool: Option<Part>,
+    },
     /// Deletes a listener. Its pool stays.
-    DeleteListener { id: String, port: Port },
-    /// Creates a new pool for an existing listener.
-    CreatePool { balancer: String, request: Box<CreatePool> },
+    DeleteListener {
+        id: String,
+        port: Port,
+    },
+    CreatePool {
+        balancer: String,
+        request: Box<CreatePool>,
+    },
     /// Changes the settings of a pool, but not its members.
-    UpdatePool { id: String, name: String, change: UpdatePool },
+    UpdatePool {
+        id: String,
+        name: String,
+        change: UpdatePool,
+    },
     /// Deletes a pool that no listener uses.
-    DeletePool { id: String, name: String },
-    /// Sets all members of a pool.
-    SetMembers { pool: String, name: String, members: Vec<Member> },
-    /// Adds and removes members of a pool.
-    UpdateMembers { pool: String, name: String, change: UpdateMembers },
-    /// Adds and removes routes in one batch.
+    DeletePool {
+        id: String,
+        name: String,
+    },
+    SetMembers {
+        pool: String,
+        name: String,
+        members: Vec<Member>,
+    },
+    UpdateMembers {
+        pool: String,
+        name: String,
+        change: UpdateMembers,
+    },
     BatchRoutes(RouteBatch),
 }
 
@@ -69,7 +100,6 @@ impl Port {
         }
     }
 
-    /// The name of the listener and its pool in the cloud.
     pub(crate) fn name(self) -> String {
         format!("{}-{}", self.word(), self.number)
     }
@@ -81,10 +111,8 @@ impl fmt::Display for Port {
     }
 }
 
-/// Route changes for one call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RouteBatch {
-    /// IDs of routes to remove.
     pub(crate) remove: Vec<String>,
     /// Routes to add. An invalid route keeps its position, so that results stay in order.
     pub(crate) add: Vec<Result<AddRoute, VendorError>>,

@@ -29,8 +29,6 @@ const PORT_FAILED: &str = "ListenerFailed";
 /// Prefix of instance tags that become labels of the Node. The rest of the tag's key is the label's key.
 const LABEL: &str = "label/";
 
-/// Returns the part of the cloud that the adapter manages.
-///
 /// The scope's fingerprint includes the endpoint, because two simulated clouds may have projects with the same name.
 pub(crate) fn scope(project: Project, endpoint: &str) -> Scope {
     let Project { account, project, region } = project;
@@ -38,7 +36,6 @@ pub(crate) fn scope(project: Project, endpoint: &str) -> Scope {
     Scope { account, project, region, endpoint: endpoint.to_owned(), fingerprint }
 }
 
-/// Translates an instance.
 pub(crate) fn instance(machine: &responses::Instance) -> Instance {
     let mut instance = Instance {
         provider_id: kit::provider_id(SCHEME, &machine.region, &machine.id),
@@ -57,7 +54,6 @@ pub(crate) fn instance(machine: &responses::Instance) -> Instance {
     instance
 }
 
-/// Returns the tags of an instance that become labels of its Node.
 fn labels(tags: &Tags) -> BTreeMap<String, String> {
     let labels = tags.iter().filter_map(|(key, value)| Some((key.strip_prefix(LABEL)?, value)));
     labels.map(|(key, value)| (key.to_owned(), value.clone())).collect()
@@ -97,8 +93,8 @@ fn address_type(kind: AddressKind) -> Type {
     }
 }
 
-/// Returns a hash of the properties from which a Node is made: addresses, labels, and the state, on which the shutdown taint depends. It
-/// excludes the vendor's name of the state, and times.
+/// Returns a hash of what a Node shows: addresses, labels, and the state, which decides the shutdown taint. Times and the vendor's name of
+/// the state are left out.
 fn fingerprint(instance: &Instance) -> String {
     let state = instance.state.to_string();
     let mut words = vec![
@@ -123,7 +119,6 @@ fn address_word(address: &InstanceAddress) -> String {
     format!("{} {} {value}", address.r#type, address.network)
 }
 
-/// Translates a load balancer with all its listeners, pools and members.
 pub(crate) fn load_balancer(tree: responses::LoadBalancer) -> LoadBalancerRecord<responses::LoadBalancer> {
     let (key, owner) = ownership::balancer_owner(&tree.tags).unzip();
     let backends = tree.pools.iter().map(|pool| pool.members.len()).sum::<usize>();
@@ -166,7 +161,7 @@ fn balancer_state(tree: &responses::LoadBalancer) -> LoadBalancerState {
     }
 }
 
-/// Translates addresses, in the order of the requested families.
+/// Sorts the addresses in the order of the requested families.
 fn vips(tree: &responses::LoadBalancer) -> Vec<LoadBalancerAddress> {
     let rank = |address: IpAddr| {
         tree.families.iter().position(|family| family.is(&IpFamily::of(address))).unwrap_or(usize::MAX)

@@ -1,7 +1,7 @@
 //! Maps the cloud's answers to the runtime's faults, by status and error code.
 //!
-//! Add the cloud's own error codes, each with a recorded answer as its test. A wrong row could make rejected credentials look like the
-//! absence of an instance. The controller would then delete the Node of that instance.
+//! Add the cloud's own error codes, each with a recorded answer as its test. A wrong row could make rejected credentials look like a
+//! missing instance, and the controller would then delete the Node.
 
 use cloud_adapter::{
     driver::VendorError,

@@ -14,7 +14,6 @@ use http::{HeaderValue, Method, Uri, header};
 use secrecy::SecretString;
 use serde::{Serialize, de::DeserializeOwned};
 
-/// The cloud and its credentials.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) endpoint: String,

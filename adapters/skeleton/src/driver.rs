@@ -41,7 +41,6 @@ pub struct SkeletonDriver {
 }
 
 impl SkeletonDriver {
-    /// Creates the driver without connecting to the cloud.
     pub(crate) fn new(client: Client, region: String) -> Self {
         Self { client, region }
     }
@@ -76,7 +75,7 @@ impl Driver for SkeletonDriver {
             consistency_horizon: Duration::from_secs(10),
             // Use a longer duration if the cloud continues a create for a long time after its client has disconnected.
             create_horizon: Duration::from_secs(10),
-            // This method works with any cloud. If the cloud has idempotency tokens or unique names, the methods that use those are faster.
+            // This method works with any cloud. Other methods are faster, but need idempotency tokens or unique names.
             deduplication: Deduplication::ListThenCreate,
             batch: 100,
             poll: Duration::from_secs(2),

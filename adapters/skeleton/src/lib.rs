@@ -6,7 +6,7 @@
 //! faults; `instances`, `load_balancers` and `routes` list and look up objects; `plan` decides (as pure functions), and `step` is one write
 //! of a plan. Names, digests and the form of provider IDs are in `cloud_adapter::kit`.
 //!
-//! Functions that answer `not written yet` are to be written, in the order of the README.
+//! Write the functions that answer `not written yet`, in the order of the README.
 
 mod classify;
 mod client;

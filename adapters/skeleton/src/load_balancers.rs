@@ -7,8 +7,7 @@ use cloud_adapter::{
 
 use crate::{SkeletonDriver, not_written::not_written};
 
-/// The data that a plan needs about a load balancer in addition to the fields of the contract: listeners and pools, with their IDs and
-/// settings.
+/// What a plan needs about a load balancer in addition to the fields of the contract: its listeners and pools, with their IDs and settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Detail;
 

@@ -13,12 +13,11 @@ const PARTS: [&str; 7] = [
     "describe, in src/driver.rs: with measured limits and consistency horizon",
 ];
 
-/// Returns the error of a part of the driver that is not written yet.
 pub(crate) fn not_written(part: &str, file: &str) -> VendorError {
     VendorError::new(Fault::Unsupported, format!("not written yet: {part}, in {file}"))
 }
 
-/// Returns the error of a driver in which nothing is written yet. It lists all parts.
+/// Returns the error of a driver in which no part is written yet. The error lists all parts.
 pub(crate) fn nothing_written() -> VendorError {
     let lines: Vec<String> = PARTS.iter().zip(1..).map(|(part, n)| format!("\n  {n}. {part}")).collect();
     VendorError::new(

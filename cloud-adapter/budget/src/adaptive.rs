@@ -19,9 +19,9 @@ const RECOVERY: f64 = 0.02;
 const EXPLORATION: f64 = 0.002;
 /// Rate of the plateau, as a fraction of the knee.
 const PLATEAU: f64 = 0.9;
-/// If the rate reaches this multiple of the knee without a throttle, the vendor's limit has risen: the knee is cleared and recovery
-/// resumes. Exploration alone would take 8 minutes from the floor to the ceiling. Below this multiple, a burst allowance of the vendor may
-/// hide that the limit is already exceeded.
+/// If the rate reaches this multiple of the knee without a throttle, the vendor's limit must have risen. The knee is then cleared and
+/// recovery resumes. Exploration alone would take 8 minutes from the floor to the ceiling. Below this multiple, a burst allowance of the
+/// vendor may hide that the limit is already exceeded.
 const DISPROVED: f64 = 1.5;
 /// Durations of the first and of the longest plateau. Each exploration that ends with a throttle doubles the next plateau.
 const PLATEAU_FIRST: Duration = Duration::from_mins(1);
@@ -34,10 +34,8 @@ const OWN_PAUSE_MAX: Duration = Duration::from_mins(1);
 /// Maximum jitter of a pause, as a share of the pause. Jitter prevents clients that were throttled together from returning together.
 const JITTER: f64 = 0.2;
 
-/// The adaptive rate of one bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Follower {
-    /// Configured rate in calls per second, which is the maximum.
     ceiling: f64,
     /// `None`: the rate is fixed, but the client still pauses when the vendor requests a pause.
     adaptive: Option<Adaptive>,
@@ -46,7 +44,6 @@ pub(crate) struct Follower {
     /// The rate at which the vendor last throttled.
     knee: Option<f64>,
     climb: RatePhase,
-    /// Duration of the next plateau.
     plateau: Duration,
     pass: Pass,
     /// Number of throttles since the last success.
@@ -56,15 +53,15 @@ pub(crate) struct Follower {
     at: Time,
 }
 
-/// Phase of the rate's change over time.
 #[derive(Clone, Copy, Debug)]
 enum RatePhase {
-    /// The rate is at the ceiling and does not change.
     Done,
     /// The rate returns to just below the knee.
     Recovering,
     /// The rate stays just below the knee.
-    Plateau { until: Time },
+    Plateau {
+        until: Time,
+    },
     /// The rate rises slowly above the plateau.
     Exploring,
 }
@@ -93,7 +90,7 @@ impl Follower {
         }
     }
 
-    /// Calls per second granted as of the last tick: above 0 and at most the ceiling.
+    /// Calls per second that may be sent as of the last tick: above 0 and at most the ceiling.
     pub(crate) fn rate(&self) -> f64 {
         match self.adaptive {
             Some(adaptive) => (self.rate - self.vendor.foreign_rate()).max(adaptive.floor).min(self.ceiling),
@@ -113,8 +110,8 @@ impl Follower {
         }
     }
 
-    /// Records a throttled call. `jitter` is between 0 and 1. Returns true for the first throttle of an episode: the caller must then empty
-    /// the bucket.
+    /// Records a throttled call. `jitter` is between 0 and 1. Returns true for the first throttle of an episode, after which the caller
+    /// must empty the bucket.
     pub(crate) fn throttled(&mut self, now: Time, retry_after: Option<Duration>, jitter: f64) -> bool {
         self.tick(now);
         match self.pass {
@@ -261,7 +258,6 @@ impl Follower {
         (from + Duration::try_from_secs_f64(needed).unwrap_or_default()).min(now)
     }
 
-    /// Sets the rate to the ceiling and clears the knee.
     fn forget(&mut self) {
         self.rate = self.ceiling;
         self.knee = None;

@@ -15,7 +15,6 @@ const SUCCESSES: u32 = 3;
 /// attempts.
 const CREDENTIALS_REST: Duration = Duration::from_secs(30);
 
-/// The circuit breaker of one family.
 #[derive(Clone, Debug)]
 pub(crate) struct Breaker {
     limits: BreakerLimits,
@@ -65,7 +64,6 @@ impl Breaker {
         }
     }
 
-    /// Whether a call may be sent.
     pub(crate) fn admits(&self, now: Time) -> bool {
         match self.state(now) {
             BreakerState::Closed => true,
@@ -74,7 +72,6 @@ impl Breaker {
         }
     }
 
-    /// Records that a call was sent.
     pub(crate) fn sent(&mut self) {
         self.in_flight = self.in_flight.saturating_add(1);
     }
@@ -90,7 +87,7 @@ impl Breaker {
                     self.open(now);
                 }
             }
-            // Ignored: this call was sent before the breaker opened.
+            // Ignored, because this call was sent before the breaker opened.
             State::Resting { until, .. } if now < *until => (),
             State::Resting { .. } if failed => self.open(now),
             State::Resting { successes, .. } => {
@@ -138,12 +135,11 @@ fn too_many_failed(slots: &VecDeque<Slot>, limits: &BreakerLimits) -> bool {
 /// The circuit breaker of the credentials, which covers all calls of the account.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CredentialBreaker {
-    /// The credentials are rejected; the next self-check may be sent at this time.
+    /// Set while the credentials are rejected: the next self-check may be sent at this time.
     retry_at: Option<Time>,
 }
 
 impl CredentialBreaker {
-    /// Records the result of a self-check.
     pub(crate) fn self_check(&mut self, now: Time, passed: bool) {
         self.retry_at = (!passed).then(|| now + CREDENTIALS_REST);
     }

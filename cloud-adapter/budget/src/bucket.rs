@@ -9,7 +9,6 @@ use crate::{
     gcra::{Gcra, whole},
 };
 
-/// One bucket of the tree of buckets.
 #[derive(Clone, Debug)]
 pub(crate) struct Bucket {
     pub(crate) name: String,
@@ -32,7 +31,6 @@ pub(crate) struct Bucket {
 /// What a call requires of a bucket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
-    /// Number of tokens.
     pub(crate) cost: u64,
     /// Share of the burst that must remain in the bucket, 0 to 1.
     pub(crate) kept: f64,
@@ -68,7 +66,7 @@ impl Bucket {
         }
     }
 
-    /// Removes all tokens. No reserve is kept until enough tokens for the reserve have accumulated once.
+    /// Removes all tokens. The bucket then keeps no reserve until enough tokens have accumulated for it once.
     pub(crate) fn empty(&mut self, now: Time) {
         self.gcra.cap(now, 0.0);
         self.reserve_filled = false;
@@ -111,13 +109,12 @@ impl Bucket {
         whole(self.gcra.burst() as f64 * share).min(self.gcra.burst() - 1)
     }
 
-    /// Registers a candidate that may use the reserve in this decision.
     pub(crate) fn entitle(&mut self, decision: u64, cost: u64) {
         let demand = self.demand_in(decision);
         demand.entitled = demand.entitled.saturating_add(cost);
     }
 
-    /// Whether the reserve is too small to serve a call of this cost and all candidates that may use the reserve now.
+    /// Whether the tokens do not suffice for a call of this cost and for all candidates of this decision that may use the reserve.
     pub(crate) fn is_spent(&self, now: Time, decision: u64, cost: u64) -> bool {
         let Demand { entitled, .. } = self.demand;
         self.demand.decision == decision
@@ -125,7 +122,6 @@ impl Bucket {
             && self.gcra.all_at(now, entitled.saturating_add(cost)) > now
     }
 
-    /// Registers a candidate in this decision.
     pub(crate) fn compete(&mut self, decision: u64, cost: u64) {
         let demand = self.demand_in(decision);
         demand.calls += 1;
@@ -155,7 +151,6 @@ impl Bucket {
         &self.start_tags
     }
 
-    /// Takes the tokens for a call that is served.
     pub(crate) fn take(&mut self, now: Time, leaf: LeafId, cost: u64, weight: u32) {
         self.gcra.take(now, cost);
         self.start_tags.served(leaf, cost, weight);
@@ -166,7 +161,6 @@ impl Bucket {
         self.reserve_filled |= self.gcra.tokens(now) >= self.gcra.burst() as f64 * share;
     }
 
-    /// Records that a call was sent to the vendor.
     pub(crate) fn sent(&mut self, ticket: Ticket) {
         self.calls += 1;
         if self.follower.probing() {
@@ -194,7 +188,6 @@ impl Bucket {
         self.tick(now);
     }
 
-    /// Applies a count that the vendor reported.
     pub(crate) fn hint(&mut self, now: Time, hint: &Hint, free_floor: f64) {
         let tokens = self.follower.hint(now, hint, free_floor, self.calls);
         if tokens < self.gcra.tokens(now) {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::Time;
 
-/// Urgency of a call. A full queue drops (sheds) calls of the first class first.
+/// Urgency of a call. A full queue drops (sheds) calls of the least urgent class first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// Background work: resync, drift repair, orphan scans, tag rewrites, label refresh.
@@ -84,7 +84,7 @@ pub enum RefusalReason {
     QueueFull,
     /// The circuit breaker of the family is open.
     BreakerOpen,
-    /// The circuit breaker of the credentials is open: the vendor rejects them.
+    /// The circuit breaker of the credentials is open, because the vendor rejects them.
     Rejected,
     /// The vendor requested a pause that ends after the deadline.
     Throttled,

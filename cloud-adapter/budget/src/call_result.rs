@@ -16,7 +16,7 @@ pub struct CallResult {
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The vendor answered. Refusals count, too, except throttling and rejected credentials.
+    /// The vendor answered, successfully or with a refusal, but without throttling or rejecting the credentials.
     Answered,
     /// The vendor throttled the call.
     Throttled {

@@ -8,11 +8,10 @@
 /// Tag units per token at weight 1.
 const TOKEN: u64 = 1 << 20;
 
-/// Index of a leaf. Leaves are never removed: their number is bounded by the classes and controllers.
+/// Index of a leaf. Leaves are never removed, because the classes and controllers bound their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LeafId(pub(crate) usize);
 
-/// The tags of the leaves at one bucket.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StartTags {
     /// V: start tag of the last served call.
@@ -27,7 +26,6 @@ impl StartTags {
         self.finish.get(leaf).map_or(self.virtual_time, |finish| self.virtual_time.max(*finish))
     }
 
-    /// Records that a call of a leaf was served.
     pub(crate) fn served(&mut self, leaf: LeafId, cost: u64, weight: u32) {
         let start = self.start(leaf);
         let LeafId(index) = leaf;

@@ -7,7 +7,6 @@ use crate::{BreakerState, Config, Time, breaker::Breaker};
 /// Maximum number of calls in flight for a family that is not configured.
 const IN_FLIGHT: u32 = 16;
 
-/// All families that have been used.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Families(BTreeMap<&'static str, Family>);
 
@@ -19,7 +18,6 @@ struct Family {
 }
 
 impl Families {
-    /// Registers a family, if it is new.
     pub(crate) fn know(&mut self, name: &'static str, config: &Config) {
         self.0.entry(name).or_insert_with(|| Family {
             in_flight: 0,
@@ -44,7 +42,7 @@ impl Families {
         (family.in_flight < family.most && family.breaker.admits(now)).then_some(now)
     }
 
-    /// End of the period in which the breaker is open, if it is open.
+    /// `None` if the breaker is not open.
     pub(crate) fn open_until(&self, now: Time, name: &str) -> Option<Time> {
         match self.0.get(name)?.breaker.state(now) {
             BreakerState::Open { retry_at } => Some(retry_at),

@@ -10,7 +10,6 @@ use crate::{
     tree::{BucketId, PathId, Tree},
 };
 
-/// The parts of the scheduler that a forecast uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
     pub(crate) config: &'a Config,
@@ -19,10 +18,9 @@ pub(crate) struct View<'a> {
     pub(crate) families: &'a Families,
 }
 
-/// The forecast for a call: when it will be sent, and what delays it.
+/// When a call will be sent, and what delays it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forecast {
-    /// Time at which the call would be sent.
     pub(crate) at: Time,
     /// Interval at which further calls like this one would be sent.
     pub(crate) step: Duration,
@@ -60,8 +58,8 @@ impl View<'_> {
     }
 
     /// Returns the time at which the bucket can serve the call, the interval to the next call like this one, and the number of tokens that
-    /// other calls take first. The other calls are calls of the same leaf according to their turn, and calls of other leaves according to
-    /// their weight.
+    /// other calls take first. Those are calls of the same leaf whose turn comes earlier, and calls of other leaves in proportion to their
+    /// weight.
     fn at_bucket(
         &self,
         now: Time,

@@ -1,8 +1,8 @@
 //! A token bucket in integer nanoseconds whose rate and size may change at any time. Source: the generic cell rate algorithm (virtual
 //! scheduling), ITU-T I.371.
 //!
-//! A change never creates tokens: a higher rate only fills the bucket faster afterwards, and a larger burst starts unfilled. So in any
-//! window, calls <= largest burst in the window + integral of the rate over the window.
+//! A change never creates tokens: a higher rate only fills the bucket faster afterwards, and a larger burst starts unfilled. So any window
+//! contains at most as many calls as the largest burst in the window plus the integral of the rate over the window.
 
 use crate::Time;
 
@@ -10,7 +10,6 @@ use crate::Time;
 const INTERVAL_MAX: u64 = 86_400 * SECOND;
 const SECOND: u64 = 1_000_000_000;
 
-/// The tokens of one bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Gcra {
     /// Nanoseconds between two tokens, rounded up.
@@ -21,7 +20,6 @@ pub(crate) struct Gcra {
 }
 
 impl Gcra {
-    /// Returns a full bucket.
     pub(crate) fn full(rate: f64, burst: u64) -> Self {
         Self { interval: interval(rate), burst: burst.max(1), full_at: 0 }
     }
@@ -32,7 +30,6 @@ impl Gcra {
         self.burst as f64 - missing as f64 / self.interval as f64
     }
 
-    /// Nanoseconds between two tokens.
     pub(crate) fn interval(&self) -> u64 {
         self.interval
     }
@@ -58,13 +55,12 @@ impl Gcra {
         Time::from_nanos(self.full_at.max(now.as_nanos()).saturating_add(beyond))
     }
 
-    /// Takes tokens, even if they are not available: then the bucket is in debt.
+    /// Takes tokens. If not all of them are available, the bucket is then in debt.
     pub(crate) fn take(&mut self, now: Time, tokens: u64) {
         let from = self.full_at.max(now.as_nanos());
         self.full_at = from.saturating_add(tokens.saturating_mul(self.interval));
     }
 
-    /// Limits the available tokens to this number.
     pub(crate) fn cap(&mut self, now: Time, tokens: f64) {
         let missing = (self.burst as f64 - tokens).max(0.0) * self.interval as f64;
         self.full_at = self.full_at.max(now.as_nanos().saturating_add(whole(missing.ceil())));
@@ -114,7 +110,6 @@ mod tests {
         Time::ZERO + Duration::from_secs_f64(seconds)
     }
 
-    /// Number of single tokens that can be taken now.
     fn spend(gcra: &mut Gcra, now: Time) -> u32 {
         let mut spent = 0;
         while gcra.ready_at(1) <= now {
@@ -156,7 +151,7 @@ mod tests {
     }
 
     proptest! {
-        /// Property P1 for one bucket: its limit holds with any changes of rate and burst.
+        /// Property P1 for one bucket: its limit holds even if rate and burst change.
         #[test]
         fn no_window_exceeds_burst_and_rate(
             steps in prop::collection::vec((0_u64..2_000_000_000, 0.2..100.0_f64, 1_u64..50, 0..4_u8), 1..200)

@@ -14,7 +14,6 @@ const MEMORY: u32 = 512;
 /// discover that the vendor is fast again.
 const STALE: Duration = Duration::from_mins(1);
 
-/// Histogram of the durations of one operation.
 #[derive(Clone, Debug)]
 pub(crate) struct Latency {
     cells: [u32; CELLS],
@@ -26,9 +25,7 @@ pub(crate) struct Latency {
 /// Expected duration; zero if unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Quantiles {
-    /// Upper bound of the duration of half of the calls.
     pub(crate) p50: Duration,
-    /// Upper bound of the duration of 95 % of the calls.
     pub(crate) p95: Duration,
 }
 

@@ -17,8 +17,8 @@
 //! - When the vendor throttles, the bucket pauses and its rate adapts. When a family fails, or the credentials are rejected, a circuit
 //!   breaker opens.
 //!
-//! The crate deliberately does not coalesce, cache, batch or retry calls (except one throttled call): it is cheaper to do so before
-//! the calls reach the budget.
+//! The crate deliberately does not coalesce, cache, batch or retry calls (except one throttled call), because this is cheaper before the
+//! calls reach the budget.
 //!
 //! # Usage
 //! After each input, call [`Scheduler::next`] until it returns [`Decision::Wait`], and again at the time in that decision.

@@ -1,7 +1,7 @@
 //! Queued calls: one leaf for each class of a controller. Within a leaf, namespaces take turns; within a namespace, objects take turns; the
 //! calls for one object are first in, first out.
 //!
-//! The queue only knows that calls have a path through buckets; the order among leaves is decided elsewhere. No operation iterates over the
+//! The queue only knows that calls have a path through buckets; other modules decide the order among leaves. No operation iterates over the
 //! whole queue, except a configuration change.
 
 mod lane;
@@ -16,10 +16,8 @@ pub(crate) use self::lane::{Head, LaneKey, QueueHead};
 use self::leaf::Leaf;
 use crate::{Call, Class, LeafReport, QueueLimits, Ticket, Time, fair_queueing::LeafId, tree::PathId};
 
-/// Identifies a leaf by its class and its controller.
 pub(crate) type LeafKey = (Class, &'static str);
 
-/// All queued calls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
     waiting: HashMap<Ticket, Waiting>,
@@ -31,13 +29,11 @@ pub(crate) struct Queue {
     by_expiry: BTreeSet<(Time, Ticket)>,
 }
 
-/// A queued call.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     pub(crate) ticket: Ticket,
     pub(crate) call: Call,
     pub(crate) path: PathId,
-    /// Time at which the call was submitted.
     pub(crate) since: Time,
     /// Time at which the call becomes too late to be sent.
     pub(crate) expiry: Option<Time>,
@@ -57,7 +53,6 @@ pub(crate) struct Candidate {
     pub(crate) turn: QueueHead,
 }
 
-/// Whether the queue can accept another call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capacity {
     Free,
@@ -119,7 +114,6 @@ impl Queue {
         (*least < class).then_some(*ticket)
     }
 
-    /// Appends the call to the queue of its object.
     pub(crate) fn push_back(&mut self, waiting: Waiting) {
         self.insert(waiting, Leaf::push_back);
     }
@@ -186,7 +180,6 @@ impl Queue {
         })
     }
 
-    /// The queued call that expires first.
     pub(crate) fn first_expiry(&self) -> Option<(Time, Ticket)> {
         self.by_expiry.first().copied()
     }
@@ -240,7 +233,6 @@ impl Queue {
         }
     }
 
-    /// All queued calls, oldest first.
     pub(crate) fn tickets(&self) -> Vec<Ticket> {
         let mut tickets: Vec<_> = self.by_class.iter().map(|(_, Reverse(ticket))| *ticket).collect();
         tickets.sort_unstable();

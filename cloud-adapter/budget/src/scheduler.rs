@@ -41,9 +41,10 @@ pub struct Scheduler {
     shed: VecDeque<(Ticket, Refusal)>,
     /// Shadow mode: calls to send at once. Their copies in the queue are only counted.
     passing: VecDeque<Waiting>,
-    /// Latest retry time assigned to a refused call. The next refused call gets a later time, so that retries do not arrive together.
+    /// Latest retry time assigned to a refused call of this leaf, namespace and path. The next refused call gets a later time, so that
+    /// retries do not arrive together.
     promised: BTreeMap<(LeafKey, Arc<str>, PathId), Time>,
-    /// No call is sent at or after this time.
+    /// No call is sent at or after this time. `None`: no limit.
     allowed_until: Option<Time>,
     last_ticket: u64,
     decision: u64,
@@ -52,7 +53,6 @@ pub struct Scheduler {
     openings: choice::Known<Option<Time>>,
 }
 
-/// A call in flight.
 #[derive(Clone, Debug)]
 struct Flight {
     call: Call,
@@ -223,7 +223,7 @@ impl Scheduler {
         }
     }
 
-    /// Starts a term as the new leader: all buckets are emptied, since the previous leader may have used their tokens. A bucket keeps no
+    /// Empties all buckets when a replica becomes the leader, because the previous leader may have used their tokens. A bucket keeps no
     /// reserve until it has refilled to the reserve once.
     pub fn empty(&mut self, now: Time) {
         self.tree.empty(now);
@@ -270,7 +270,6 @@ impl Scheduler {
         }
     }
 
-    /// Shadow mode: sends the call at once.
     fn pass(&mut self, now: Time, waiting: Waiting) -> Decision {
         if waiting.call.deadline.is_some_and(|deadline| deadline <= now) {
             self.queue.remove(waiting.ticket);
@@ -347,7 +346,6 @@ impl Scheduler {
     }
 }
 
-/// The earlier of two times, each of which may be unknown.
 fn earliest(one: Option<Time>, other: Option<Time>) -> Option<Time> {
     one.into_iter().chain(other).min()
 }

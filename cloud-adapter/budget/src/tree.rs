@@ -7,7 +7,6 @@ use crate::{BucketConfig, BucketReport, Config, Time, bucket::Bucket};
 /// Name of the bucket that the whole account shares.
 const ACCOUNT: &str = "account";
 
-/// All buckets and their paths.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
     buckets: Vec<Bucket>,
@@ -108,7 +107,7 @@ impl Tree {
         while let Some(name) = next {
             let Some(id) = self.names.get(name) else { break };
             if let Some(met) = path.iter().position(|one| one == id) {
-                // The topmost bucket must stay the last one of the path.
+                // The topmost bucket must remain at the end of the path.
                 path.splice(met..met, chain);
                 return;
             }
@@ -139,7 +138,6 @@ impl Tree {
         self.narrowest_first = sorted.into_iter().map(|(id, _)| id).collect();
     }
 
-    /// The buckets of all paths, each before its parents.
     pub(crate) fn narrowest_first(&self) -> impl Iterator<Item = (BucketId, &Bucket)> {
         self.narrowest_first.iter().filter_map(|id| Some((*id, self.get(*id)?)))
     }
@@ -176,7 +174,6 @@ impl Tree {
         ids.iter().filter_map(|id| Some((*id, self.buckets.get(id.0)?)))
     }
 
-    /// Calls `act` for each bucket of a path.
     pub(crate) fn each(&mut self, path: PathId, mut act: impl FnMut(&mut Bucket)) {
         let ids = self.paths.get(path.0).map_or(&[][..], |path| &path.buckets);
         for id in ids {
@@ -198,7 +195,6 @@ impl Tree {
         }
     }
 
-    /// Empties all buckets.
     pub(crate) fn empty(&mut self, now: Time) {
         self.empty_since = Some(now);
         self.buckets.iter_mut().for_each(|bucket| bucket.empty(now));

@@ -26,7 +26,7 @@ const KEY: &str = "ca.key";
 /// Lifetime of the CA: 20 years. The chart's README describes how to replace the CA without an outage. If the Secret is emptied, the
 /// adapter creates a new CA, which clients trust only after their CA files are updated.
 const LIFE: Duration = Duration::from_hours(20 * 365 * 24);
-/// The time by which the validity of the CA begins before its creation, because clients' clocks may be slow.
+/// The CA is valid from this long before its creation, because clients' clocks may be slow.
 const EARLIER: Duration = Duration::from_hours(1);
 /// Interval between reads of the Secret.
 const EVERY: Duration = Duration::from_secs(10);
@@ -41,7 +41,6 @@ struct Ca {
 /// Where the CA that is written to the files comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// The Secret contained the CA.
     Secret,
     /// The Secret was empty, as after the installation.
     Created,
@@ -80,7 +79,9 @@ impl CaSecret {
         };
         match origin {
             Origin::Secret => (),
-            Origin::Created => tracing::info!(secret = %self.secret, "Created the CA of the adapter's certificates"),
+            Origin::Created => {
+                tracing::info!(secret = %self.secret, "Created the CA of the adapter's certificates");
+            }
             Origin::Replaced => tracing::warn!(
                 secret = %self.secret,
                 "The Secret has lost the CA of the adapter's certificates; created another CA. Controllers trust \
@@ -120,7 +121,7 @@ impl CaSecret {
         }
     }
 
-    /// Writes the certificate and the key. A file that already has this content is left alone.
+    /// A file that already has this content is left alone.
     fn write(&self, ca: &Ca) -> anyhow::Result<()> {
         for (path, content) in [(&self.key, &ca.key), (&self.certificate, &ca.certificate)] {
             if fs::read(path).is_ok_and(|old| old == *content) {

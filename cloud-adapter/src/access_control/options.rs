@@ -7,10 +7,8 @@ use telemetry::http::Readers;
 
 use crate::auth::{Address, Identities, Identity, SecretName, ServerIdentity, TlsFiles};
 
-/// The default server name that clients expect.
 const SERVER_NAME: &str = "cloud-adapter";
 
-/// The default audience of tokens.
 const AUDIENCE: &str = "cloud-adapter";
 
 /// Flags for callers, their authentication, and the certificate of the port.
@@ -103,7 +101,6 @@ pub enum AuthenticationKind {
     ClientCertificate,
 }
 
-/// The settings from the validated flags.
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// The TLS files. `None`: plaintext.
@@ -125,7 +122,6 @@ pub(crate) enum Served {
     Any,
 }
 
-/// The authentication of callers, with its settings.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Callers {
     Anyone,
@@ -134,7 +130,6 @@ pub(crate) enum Callers {
     Certificate { trust_domain: Arc<str> },
 }
 
-/// The source of the token keys.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum TokenKeys {
     Mounted { path: PathBuf, issuer: String },

@@ -118,12 +118,11 @@ impl ApiServer {
         namespace.metadata.uid.ok_or_else(|| ApiServerError::Refused("the namespace has no UID".to_owned()))
     }
 
-    /// Reads a Secret.
     pub(crate) async fn secret(&self, of: &SecretName) -> Result<Secret, ApiServerError> {
         self.ask(async |client| Api::<Secret>::namespaced(client, &of.namespace).get(&of.name).await).await
     }
 
-    /// Writes the data of a Secret. The API server refuses the request if the Secret no longer has this resource version.
+    /// The API server refuses the request if the Secret no longer has this resource version.
     pub(crate) async fn fill_secret(
         &self,
         of: &SecretName,

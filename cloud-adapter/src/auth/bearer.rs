@@ -76,7 +76,6 @@ impl Bearers {
         }
     }
 
-    /// Returns the ServiceAccount of the token in these headers.
     pub(crate) async fn check(&self, headers: &HeaderMap) -> Result<ServiceAccount, AdapterError> {
         let token = bearer(headers)?;
         match self {
@@ -134,7 +133,7 @@ async fn review(
     Ok(ServiceAccount::from_subject(&subject).ok_or(TokenError::Subject))
 }
 
-/// Returns the token of a request. Source: RFC 6750, section 2.1.
+/// Source: RFC 6750, section 2.1.
 fn bearer(headers: &HeaderMap) -> Result<&str, AdapterError> {
     const MISSING: &str = "the call has no token: send `authorization: Bearer TOKEN`";
     let mut values = headers.get_all(AUTHORIZATION).iter();
@@ -152,7 +151,6 @@ fn bearer(headers: &HeaderMap) -> Result<&str, AdapterError> {
     }
 }
 
-/// Returns the refusal of a caller that did not prove its identity.
 pub(crate) fn unauthenticated(why: impl Into<String>) -> AdapterError {
     AdapterError::new(Reason::CallerUnauthenticated, why)
 }

@@ -57,7 +57,6 @@ impl BodyMemory {
         taken
     }
 
-    /// Releases the memory of a body of this size.
     fn release(&self, body: usize) {
         let (beginning, beyond) = parts(body);
         self.beginnings.fetch_add(beginning, Ordering::AcqRel);
@@ -65,7 +64,6 @@ impl BodyMemory {
     }
 }
 
-/// Splits the size of a body into the bytes up to [`BEGINNING`] and the bytes after it.
 fn parts(body: usize) -> (usize, usize) {
     (body.min(BEGINNING), body.saturating_sub(BEGINNING))
 }

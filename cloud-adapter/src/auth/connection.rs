@@ -31,7 +31,8 @@ const STREAM_WINDOW: u32 = 64 * 1024;
 const WINDOW: u32 = 256 * 1024;
 /// Number of bytes of a response that are buffered per call, if the caller reads slowly.
 const SEND_BUFFER: usize = 64 * 1024;
-/// Maximum number of calls that the peer cancelled at once and that are not cleaned up yet. Above this number, the connection is closed.
+/// Maximum number of calls that the peer cancelled before the server accepted them, and that are not cleaned up yet. Above this number, the
+/// connection is closed.
 const RESETS: usize = 20;
 /// Maximum number of calls that the server reset because of protocol errors. Above this number, the connection is closed.
 const ERRORS: usize = 100;
@@ -109,7 +110,7 @@ impl Peer {
     }
 }
 
-/// Serves one connection until it ends. Returns the reason if the server closed it.
+/// Returns the reason if the server closed the connection.
 pub(crate) async fn serve<S>(
     io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: Peer,

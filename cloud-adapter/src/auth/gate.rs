@@ -37,7 +37,6 @@ impl Gate {
         Self { authentication, identities, refusals }
     }
 
-    /// Returns the caller if the call is admitted.
     pub(crate) async fn admit(
         &self,
         path: &str,

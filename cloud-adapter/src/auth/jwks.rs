@@ -37,7 +37,6 @@ pub enum KeySource {
 }
 
 impl KeySource {
-    /// Returns the interval between two reads of this source.
     fn every(&self) -> Duration {
         match self {
             Self::File { .. } => reload::EVERY,
@@ -45,7 +44,6 @@ impl KeySource {
         }
     }
 
-    /// Reads the issuer and the text of the JWKS.
     async fn fetch(&self) -> Result<(String, String), String> {
         match self {
             Self::File { path, issuer } => {
@@ -130,7 +128,7 @@ impl Keys {
         self.current.borrow().clone().filter(|keys| keys.has(id))
     }
 
-    /// Reads the source. An unusable answer does not change the known keys.
+    /// An unusable answer does not change the known keys.
     async fn refresh(&self, last: &mut Option<Attempt>) {
         let known = last.take().and_then(|last| last.answer.ok());
         let answer = match self.source.fetch().await {

@@ -32,13 +32,10 @@ struct EndedLabels {
 /// Why the server closed a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// The TLS handshake failed.
     Handshake,
-    /// The TLS handshake took too long.
     SlowHandshake,
     /// No call was admitted on the connection in time.
     Silent,
-    /// The connection reached its maximum age.
     Aged,
     /// The peer violated the protocol, or exceeded its limits.
     Broken,

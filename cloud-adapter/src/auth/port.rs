@@ -37,7 +37,6 @@ const CONNECTIONS: usize = 512;
 /// closes the oldest connection without an admitted call. So unknown peers cannot use up the connections, and callers need not wait for
 /// handshake timeouts.
 const UNADMITTED_MAX: usize = 128;
-/// Time limit of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Pause after the process ran out of file descriptors or memory. Another connection must end before the port can accept again.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -194,7 +193,7 @@ impl Port {
         match &self.0 {
             Listener::Tcp(listener) => {
                 let (stream, _from) = listener.accept().await?;
-                // Do not delay small packets: responses are small, and callers wait for them.
+                // Do not delay small packets, because responses are small, and callers wait for them.
                 stream.set_nodelay(true)?;
                 Ok(Stream::Tcp(stream))
             }
@@ -208,7 +207,6 @@ enum Stream {
     Unix(UnixStream),
 }
 
-/// A new connection.
 struct NewConnection {
     terms: Terms,
     stop: CancellationToken,
@@ -216,7 +214,6 @@ struct NewConnection {
     admission: Arc<CallAdmission>,
 }
 
-/// Connections without an admitted call, the oldest first.
 #[derive(Debug, Default)]
 struct UnadmittedConnections(VecDeque<Weak<CallAdmission>>);
 
@@ -231,7 +228,6 @@ impl UnadmittedConnections {
         admission
     }
 
-    /// Closes the oldest connection without an admitted call, if there is one.
     fn close_oldest(&mut self) {
         self.forget_others();
         if let Some(oldest) = self.0.pop_front().and_then(|oldest| oldest.upgrade()) {
@@ -309,8 +305,8 @@ impl Drop for Counted {
     }
 }
 
-/// Opens a socket that at no time other users can reach: the process creates the socket in a private directory, sets the mode there, and
-/// moves the socket to its final name. An existing file of that name is not replaced.
+/// Opens a socket that other users cannot reach at any time. The process creates the socket in a private directory, sets the mode there,
+/// and moves the socket to its final name. An existing file of that name is not replaced.
 fn bind_private(path: &Path) -> io::Result<UnixListener> {
     let beside = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let ours = fs::Permissions::from_mode(0o700);

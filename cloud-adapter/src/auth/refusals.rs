@@ -52,7 +52,7 @@ impl Refusals {
 
 #[derive(Debug)]
 struct Lines {
-    /// The time at which the full number of log lines may be written at once again.
+    /// From this time on, `LINES` log lines may be written at once again.
     paid: Instant,
     suppressed: u64,
 }

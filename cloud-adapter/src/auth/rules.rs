@@ -5,7 +5,6 @@ use cloud_api_proto::{AdapterError, Reason};
 
 use crate::auth::{Caller, Role};
 
-/// The services on the gRPC port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Service {
     Adapter,
@@ -100,7 +99,6 @@ pub fn may_name(caller: &Caller, served: Option<&str>, asked: &str) -> Result<()
     }
 }
 
-/// Creates the refusal of an authenticated caller.
 pub(crate) fn forbidden(caller: &Caller, why: &str) -> AdapterError {
     AdapterError::new(Reason::CallerForbidden, format!("{}: {why}", caller.subject))
 }

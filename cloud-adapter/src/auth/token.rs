@@ -63,7 +63,6 @@ pub struct Verified {
     pub lasts: Duration,
 }
 
-/// The claims of a token that are checked.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Claims {
     sub: String,
@@ -101,7 +100,6 @@ impl Claims {
     }
 }
 
-/// Returns the ID of the signing key from the token's header.
 pub(crate) fn key_id(token: &str) -> Result<String, TokenError> {
     let header = decode_header(token).map_err(|error| judge(error.kind(), "", ""))?;
     match header {
@@ -111,7 +109,6 @@ pub(crate) fn key_id(token: &str) -> Result<String, TokenError> {
     }
 }
 
-/// Verifies a token.
 pub(crate) fn verify(token: &str, keys: &KeySet, audience: &str) -> Result<Verified, TokenError> {
     let key = keys.find(&key_id(token)?).ok_or(TokenError::UnknownKey)?;
     // The key determines the algorithm. The algorithm in the token must not.

@@ -14,8 +14,8 @@ use crate::{driver::VendorLimit, vendor::Family};
 const ACCOUNT: &str = "account";
 /// Default safety factor. A factor below 1 leaves part of a vendor's limit unused.
 const SAFETY: f64 = 0.9;
-/// Maximum rate, in calls a second, and maximum burst. A larger value is a typing error: no vendor allows such a rate, and such a bucket
-/// would have no effect.
+/// Maximum rate, in calls a second, and maximum burst. A larger value is a typing error, because no vendor allows such a rate, and such a
+/// bucket would have no effect.
 const RATE_MAX: f64 = 100_000.0;
 const BURST_MAX: u32 = 100_000;
 const LIMIT_MAX: f64 = 1e9;
@@ -25,11 +25,9 @@ const QUEUE_MAX: u32 = 1_000_000;
 const CONCURRENCY_MAX: u32 = 10_000;
 const CALLS_MAX: u32 = 1_000_000;
 
-/// The parsed section `limits`.
 #[derive(Debug)]
 pub(super) struct Limits {
     pub(super) scheduler: Config,
-    /// This cluster's share of the account's limits.
     pub(super) share: f64,
     /// Families without a configured limit.
     pub(super) assumed: Vec<&'static str>,
@@ -43,12 +41,10 @@ struct Wanted {
     adaptive: Option<Adaptive>,
 }
 
-/// The factors by which the vendor's limits are multiplied.
 #[derive(Clone, Copy, Debug)]
 struct Scale {
     /// The fraction of each limit that is used.
     safety: f64,
-    /// The cluster's share of the account's limits.
     share: f64,
 }
 

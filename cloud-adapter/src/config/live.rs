@@ -13,7 +13,6 @@ use crate::{
 
 type Parse = Box<dyn Fn(&[Vec<u8>]) -> Result<Config, String> + Send + Sync>;
 
-/// The active configuration and the stream of its later versions.
 #[derive(Debug)]
 pub(crate) struct LiveConfig {
     source: Source,
@@ -27,7 +26,7 @@ enum Source {
 }
 
 impl LiveConfig {
-    /// Reads the file for the first time. Without a file, the driver's limits apply.
+    /// Without a file, the driver's limits apply.
     ///
     /// Returns all faults if the file cannot be read or is invalid.
     pub(crate) fn start(

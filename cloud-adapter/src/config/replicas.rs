@@ -13,7 +13,6 @@ use crate::{
     wrong_usage::WrongUsage,
 };
 
-/// The default name of the leader's Lease.
 const LEASE_NAME: &str = "cloud-adapter";
 
 /// The flags for running several replicas.
@@ -83,7 +82,7 @@ impl Default for ReplicaOptions {
 }
 
 impl ReplicaOptions {
-    /// Returns the identity with which this replica holds the Lease. The identity includes the replica's address.
+    /// The identity includes the replica's address.
     ///
     /// Returns a missing or invalid flag as [`WrongUsage`].
     pub(crate) fn identity(&self, instance_id: &str) -> anyhow::Result<String> {

@@ -90,13 +90,11 @@ impl Section<'_> {
         self.or_fault(key, count, || format!("{value}: use a whole number from 1 to {most}"))
     }
 
-    /// Reads a string.
     pub(super) fn text(&mut self, key: &'static str) -> Option<String> {
         let value = self.take(key)?;
         self.or_fault(key, value.as_str().map(str::to_owned), || format!("{value}: use a string"))
     }
 
-    /// Reads one of several words.
     pub(super) fn word<T: Copy>(&mut self, key: &'static str, words: &[(&str, T)]) -> Option<T> {
         let value = self.take(key)?;
         let meaning =
@@ -106,12 +104,10 @@ impl Section<'_> {
         })
     }
 
-    /// Returns the number of faults found so far.
     pub(super) fn faults(&self) -> usize {
         self.faults.len()
     }
 
-    /// Records a fault of a key of this section.
     pub(super) fn fault(&mut self, key: &str, text: impl std::fmt::Display) {
         let path = self.path_of(key);
         self.faults.push(format!("{path}: {text}"));

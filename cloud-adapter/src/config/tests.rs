@@ -5,7 +5,6 @@ use insta::assert_snapshot;
 
 use super::*;
 
-/// A configuration file with all keys.
 const WHOLE: &str = r#"
 limits:
   mode: shadow
@@ -34,7 +33,6 @@ fn bucket(parent: Option<&str>, rate: f64, burst: u32) -> BucketConfig {
     BucketConfig { parent: parent.map(str::to_owned), limit: RateLimit { rate, burst }, adaptive }
 }
 
-/// Returns all faults of a file, one fault per line.
 #[track_caller]
 fn faults(text: &str) -> String {
     Config::parse(text, &[]).expect_err("has faults").replace("; ", "\n")

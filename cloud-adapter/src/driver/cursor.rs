@@ -38,7 +38,6 @@ impl Cursor {
     }
 }
 
-/// Compares only the positions.
 impl PartialEq for Cursor {
     fn eq(&self, other: &Self) -> bool {
         self.at == other.at

@@ -24,7 +24,7 @@ pub struct DesiredLoadBalancer {
 }
 
 impl DesiredLoadBalancer {
-    /// The owner of this load balancer as an [`Adopter`]: key, owner, cluster name and proof.
+    /// The owner of this load balancer as an [`Adopter`], which contains the key, the owner, the cluster name and the proof.
     #[must_use]
     pub fn adopter(&self) -> Adopter {
         let Self { key, owner, cluster_name, inheritance, .. } = self;
@@ -40,7 +40,7 @@ impl DesiredLoadBalancer {
     }
 }
 
-/// A Service that may take over a load balancer of another controller. An heir contains all parts of the names that such controllers
+/// A Service that may take over a load balancer of another controller. An adopter contains all parts of the names that such controllers
 /// generate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adopter {
@@ -56,18 +56,18 @@ pub struct Adopter {
 
 /// The proof that another controller created an object for an owner.
 ///
-/// Names alone are no proof: two clusters of one project may have the same name, and `kubernetes` is the usual default.
+/// Names alone are no proof, because two clusters of one project may have the same name, and `kubernetes` is the usual default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Inheritance {
     /// Only the owner's UID is a proof.
     #[default]
     ByUid,
-    /// The names of cluster, namespace and Service are also a proof: the operator confirms that no other cluster of the project has this
-    /// name.
+    /// The names of cluster, namespace and Service are also a proof, because the operator confirms that no other cluster of the project has
+    /// this name.
     ByName,
 }
 
-/// The relation of a load balancer to an adopter, according to the names that the vendor's usual cloud controller manager gives.
+/// How a load balancer relates to an adopter, according to the names that the vendor's usual cloud controller manager gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heritage {
     /// The vendor's usual cloud controller manager did not create the load balancer.

@@ -59,8 +59,8 @@ impl<D: Clone + PartialEq + fmt::Debug + Send + Sync + 'static> Item for LoadBal
     }
 }
 
-/// A load balancer as listed. A shared load balancer has one record for each user. Another record is for the load balancer itself, and
-/// belongs to the owner, if there is one.
+/// A load balancer as listed. A shared load balancer has one record for each user. A further record describes the load balancer itself, and
+/// belongs to its owner, if it has one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadBalancerRecord<D> {
     /// The load balancer as the contract describes it. `key`, `owner` and `fence` come from the tags, and are unset without tags. If the
@@ -106,7 +106,6 @@ impl Namespaces {
         Self(names.filter(|name| !name.is_empty()).map(str::to_owned).collect())
     }
 
-    /// Returns whether the tag includes the namespace.
     pub(crate) fn include(&self, namespace: &str) -> bool {
         self.0.iter().any(|name| name == namespace || name == "*")
     }

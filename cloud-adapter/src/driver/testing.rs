@@ -22,7 +22,6 @@ pub(crate) const USED: &str = "used";
 /// A size to which no existing load balancer can be changed.
 pub(crate) const ANOTHER_SIZE: &str = "another";
 
-/// The time after a lost answer within which a create may still be executed.
 pub(crate) const CREATE_HORIZON: Duration = Duration::from_mins(2);
 
 /// A cloud without objects that accepts all writes.
@@ -34,9 +33,7 @@ pub(crate) enum Create {
     New,
     /// The create requests properties of a former load balancer.
     Again,
-    /// The load balancer is deleted.
     Gone,
-    /// The load balancer is released.
     Released,
 }
 

@@ -19,7 +19,6 @@ const ABSENT_MAX: usize = 20_000;
 /// deleted.
 const MEMBERS_MAX: usize = 50_000;
 
-/// The recorded absence of one instance.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Absent {
     /// The times of the first and the last read that missed the instance. No read between these times showed the instance.
@@ -31,7 +30,6 @@ pub(crate) struct Absent {
     pub(crate) proof: Option<Proof>,
 }
 
-/// Absences by provider ID.
 #[derive(Debug, Default)]
 pub(crate) struct Memory(Mutex<Inner>);
 
@@ -73,7 +71,6 @@ impl Memory {
         absent.clone()
     }
 
-    /// Records the proof of an absence.
     pub(crate) fn proven(&self, id: &str, proof: Proof) {
         let mut inner = self.inner();
         inner.members.remove(id);
@@ -102,7 +99,6 @@ impl Memory {
         }
     }
 
-    /// Returns whether the instance is known to belong to the cluster.
     pub(crate) fn is_member(&self, id: &str) -> bool {
         self.inner().members.contains(id)
     }

@@ -12,7 +12,6 @@ use cloud_api_proto::{
 
 use super::response::Verdict;
 
-/// The observation of one instance.
 #[derive(Clone, Debug)]
 pub(crate) enum Seen {
     /// The instance was found in a listing or a look-up. The proof matters only for a terminated instance.
@@ -42,7 +41,6 @@ pub(crate) enum Proof {
     Credentials,
 }
 
-/// Further facts on which the verdict depends.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts<'a> {
     pub(crate) scope: &'a Scope,
@@ -52,7 +50,6 @@ pub(crate) struct Facts<'a> {
     pub(crate) horizon: Duration,
 }
 
-/// Decides whether an instance exists.
 pub(crate) fn judge(seen: Seen, facts: &Facts<'_>) -> Verdict {
     match seen {
         Seen::Found(instance, proof) if instance.state() == InstanceState::Terminated => {

@@ -38,7 +38,6 @@ const PAGES: usize = 8;
 /// The requested IDs: the vendor's ID for each provider ID.
 pub(crate) type Wanted = BTreeMap<String, String>;
 
-/// The results of a flight.
 #[derive(Debug)]
 pub(crate) struct FlightResults {
     /// The time at which the first vendor call began.
@@ -48,7 +47,6 @@ pub(crate) struct FlightResults {
     pub(crate) error: Option<VendorError>,
 }
 
-/// The vendor's answer for one instance.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LookupResult {
     Found(Arc<Instance>),
@@ -71,7 +69,6 @@ struct Joined {
 /// Maps a provider ID to the vendor's ID, if the instance belongs to this cloud.
 type Locate = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// Looks instances up by ID.
 pub(crate) struct LookUps<S> {
     source: Arc<S>,
     snapshot: Arc<Snapshot<Instance>>,
@@ -137,7 +134,6 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         }
     }
 
-    /// Applies new settings.
     pub(crate) fn configure(&self, window: BatchWindow) {
         *self.window.lock().unwrap_or_else(PoisonError::into_inner) = window;
     }

@@ -17,7 +17,6 @@ use tonic::{
 };
 use tonic_prost::ProstDecoder;
 
-/// The contract's `BatchGetInstancesResponse`.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct GetResponse {
     #[prost(message, repeated, tag = "1")]

@@ -23,7 +23,6 @@ use crate::{
     snapshot::{Frame, Watcher},
 };
 
-/// The gRPC service `InstanceService`.
 #[derive(Debug)]
 pub(crate) struct Service<D> {
     pub(crate) finder: Arc<Finder<D>>,
@@ -57,7 +56,7 @@ impl<D: Driver> InstanceService for Service<D> {
         &self,
         request: Request<BatchGetInstancesRequest>,
     ) -> Result<Response<BatchGetInstancesResponse>, Status> {
-        // Requests from the network never reach this method: the route that [`shared`] adds answers them.
+        // Requests from the network never reach this method, because the route that [`shared`] adds answers them.
         let answer = self.batch(request).await?.into_inner().encode_to_vec();
         let answer = BatchGetInstancesResponse::decode(answer.as_slice());
         Ok(Response::new(answer.map_err(|error| Status::internal(error.to_string()))?))

@@ -17,7 +17,6 @@ pub(crate) struct Witnesses {
 }
 
 impl Witnesses {
-    /// Creates the witnesses from keys and the times since which they are seen.
     pub(crate) fn of(seen: Vec<(String, Instant)>, is_member: impl Fn(&str) -> bool) -> Self {
         let mut members: Vec<Instant> =
             seen.iter().filter(|(key, _)| is_member(key)).map(|(_, since)| *since).collect();

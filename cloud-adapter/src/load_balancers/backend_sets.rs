@@ -16,7 +16,6 @@ use tokio::time::Instant;
 
 use crate::strings;
 
-/// Maximum number of cached sets.
 const SETS_MAX: usize = 64;
 /// The time without use after which a set expires.
 const SET_AGE: Duration = Duration::from_mins(15);
@@ -26,7 +25,6 @@ const BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The cluster and the ID of a set.
 type Name = (String, String);
 
-/// The uploaded backend sets.
 #[derive(Debug, Default)]
 pub(crate) struct BackendSets(Mutex<Inner>);
 
@@ -45,7 +43,7 @@ struct Entry {
 }
 
 impl BackendSets {
-    /// Stores a set of a cluster. Returns the number of backends in the set.
+    /// Returns the number of backends in the set.
     ///
     /// Returns `BACKEND_SET_UNKNOWN` if the base of a delta is not cached; `FIELD_INVALID` for a missing field, a repeated backend, an ID
     /// that already has other content, or a set larger than the bound for all sets; `QUEUE_FULL` if the sets in use by tasks leave no
@@ -82,7 +80,7 @@ impl BackendSets {
 
     /// Returns a set, ordered by provider ID.
     ///
-    /// Returns `BACKEND_SET_UNKNOWN` if the set is not cached: the caller must upload the set and repeat the request.
+    /// Returns `BACKEND_SET_UNKNOWN` if the set is not cached. The caller must then upload the set and repeat the request.
     pub(crate) fn get(&self, cluster: &str, id: &str) -> Result<Arc<[Backend]>, AdapterError> {
         let now = Instant::now();
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,7 +110,6 @@ impl BackendSets {
 }
 
 impl Inner {
-    /// Inserts a set, and evicts the least recently used sets if necessary.
     fn insert(&mut self, name: Name, entry: Entry) -> Result<(), AdapterError> {
         let bytes = weigh(&name, &entry.set);
         if bytes > BYTES_MAX {

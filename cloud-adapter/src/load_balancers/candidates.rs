@@ -1,5 +1,5 @@
-//! Finds the load balancers in a listing to which a request refers: by owner tag, by deterministic name, by the ID in the request, or by
-//! the names of the vendor's usual controller. This module is pure.
+//! Finds the load balancers in a listing that a request refers to. A load balancer matches by owner tag, deterministic name, the ID in the
+//! request, or the names of the vendor's usual controller. This module is pure.
 
 #[cfg(test)]
 mod tests;
@@ -56,7 +56,6 @@ struct Excluded {
 /// The decision for a Service that owns no load balancer yet.
 #[derive(Debug)]
 pub(super) enum Adopted<D> {
-    /// The Service adopts this load balancer.
     Taken(Shared<D>),
     /// There is nothing to adopt, and nothing prevents a create.
     Nothing,
@@ -270,7 +269,6 @@ fn unowned<D>(record: &LoadBalancerRecord<D>) -> AdapterError {
     AdapterError::new(Reason::OwnedByOther, text).with("vendor_id", summary.vendor_id.clone())
 }
 
-/// Returns the error for several load balancers whose names all identify this owner.
 fn ambiguous<D>(several: &[Shared<D>]) -> AdapterError {
     let ids: Vec<&str> = several.iter().map(|record| record.summary.vendor_id.as_str()).collect();
     let text = format!(

@@ -17,11 +17,9 @@ use cloud_api_proto::{
 
 use crate::grants::Grants;
 
-/// A Service's request, and its existing load balancer.
 pub(super) struct Asked<'a> {
     pub(super) spec: &'a LoadBalancerSpec,
     pub(super) namespace: &'a str,
-    /// The parameters that the driver declares.
     pub(super) parameters: &'a [Parameter],
     /// The Service's own load balancer, and the vendor's names of the resources that the load balancer uses. `None`: the Service has no
     /// load balancer.

@@ -1,8 +1,8 @@
-//! One task per key. The task observes the load balancer, decides, makes one vendor write, and repeats. A task belongs to the adapter and
-//! outlives the RPC.
+//! There is one task for each load balancer key, which consists of the cluster's ID and the owner's UID. The task observes the load
+//! balancer, decides, makes one vendor write, and repeats. A task belongs to the adapter and outlives the RPC.
 //!
-//! A task has no state that must survive a crash: a repeated request continues from the state of the cloud. This module starts, joins,
-//! and redirects tasks; [`state`] decides what a task does, and [`executor`] does it.
+//! A task has no state that must survive a crash, because a repeated request continues from the state of the cloud. This module starts,
+//! joins, and redirects tasks; [`state`] decides what a task does, and [`executor`] does it.
 
 mod executor;
 mod failing;
@@ -50,7 +50,6 @@ const TRUSTED_AGES: u32 = 3;
 
 type Record<D> = LoadBalancerRecord<<D as Driver>::Detail>;
 
-/// Starts, joins and executes convergence tasks.
 #[derive(Debug)]
 pub(crate) struct Converger<D: Driver> {
     pub(crate) driver: Arc<D>,
@@ -86,7 +85,6 @@ impl<D: Driver> Converger<D> {
         }
     }
 
-    /// Returns whether a task for this key is running.
     pub(crate) fn is_running(&self, key: &LoadBalancerKey) -> bool {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).get(&name(key)).is_some()
     }
@@ -195,13 +193,13 @@ impl<D: Driver> Converger<D> {
         Ok((0, handle))
     }
 
-    /// Returns the meter with the vendor calls of the key's tasks that no answer has reported yet.
+    /// The meter counts the vendor calls of the key's tasks that no answer has reported yet.
     pub(crate) fn unpaid(&self, key: &LoadBalancerKey) -> Arc<Meter> {
         self.memories.of(key, |memory| Arc::clone(&memory.meter))
     }
 }
 
-/// Returns the span of a task. The span is part of the trace of the call that started the task, but ends later than the call.
+/// The span is part of the trace of the call that started the task, but ends later than the call.
 fn span(key: &LoadBalancerKey) -> Span {
     traces::child(traces::span!(
         "converge",

@@ -32,7 +32,6 @@ pub(crate) enum End<D> {
     Absent,
 }
 
-/// The next action of the task.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Decision<D, S> {
     /// Steps that create a load balancer. There is at least one step; only the first step is executed now.
@@ -43,15 +42,12 @@ pub(crate) enum Decision<D, S> {
     Remove(Vec<S>),
     /// Steps that delete a load balancer in order to recreate it. There is at least one step.
     Replace(Arc<LoadBalancerRecord<D>>, Vec<S>),
-    /// Wait for the vendor.
     Wait(String),
     /// Observe again, because the observation shows no load balancer but does not prove absence.
     Observe,
-    /// No action is left.
     End(End<D>),
 }
 
-/// The observation of the cloud.
 #[derive(Debug)]
 pub(crate) struct Observed<'a, D> {
     pub(crate) items: &'a [Arc<LoadBalancerRecord<D>>],
@@ -154,7 +150,6 @@ fn remove<D, S>(steps: Vec<S>) -> Decision<D, S> {
     }
 }
 
-/// A desired load balancer.
 struct Wish<'a, A: Driver> {
     driver: &'a A,
     grants: &'a Grants,

@@ -6,13 +6,15 @@ use cloud_api_proto::v1alpha1::{Adoption, LoadBalancerKey, Recreate};
 
 use crate::driver::{Adopter, DesiredLoadBalancer};
 
-/// The goal of a key's task.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Goal {
-    /// The load balancer must match this desired state.
     Present(Arc<DesiredLoadBalancer>, Terms),
     /// The load balancer must not exist. `known` is the vendor's ID, if the caller knows it.
-    Absent { adopter: Box<Adopter>, adoption: Adoption, known: Option<String> },
+    Absent {
+        adopter: Box<Adopter>,
+        adoption: Adoption,
+        known: Option<String>,
+    },
 }
 
 /// What the caller permits in order to reach the desired state.
@@ -38,7 +40,6 @@ impl Goal {
         }
     }
 
-    /// Returns the namespace of the owner.
     pub(crate) fn namespace(&self) -> &str {
         match self {
             Self::Present(desired, _) => &desired.owner.namespace,
@@ -53,7 +54,6 @@ impl Goal {
         }
     }
 
-    /// Returns the vendor's ID of the load balancer to share.
     pub(crate) fn shares(&self) -> Option<&str> {
         match self {
             Self::Present(desired, _) => desired.shares(),

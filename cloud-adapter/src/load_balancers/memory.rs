@@ -22,7 +22,7 @@ pub(super) fn name(key: &LoadBalancerKey) -> KeyName {
     (key.cluster_id.clone(), key.owner_uid.clone())
 }
 
-/// The state of all keys. `S` is the type of steps, and `R` is the type of load balancers.
+/// `S` is the type of steps, and `R` is the type of load balancers.
 #[derive(Debug)]
 pub(super) struct Memories<S, R>(Mutex<Content<S, R>>);
 
@@ -33,7 +33,6 @@ struct Content<S, R> {
     full: usize,
 }
 
-/// The state of a key.
 #[derive(Clone, Debug)]
 pub(super) struct Memory<S, R> {
     pub(super) history: History<S, R>,
@@ -62,8 +61,8 @@ impl<S, R> Default for History<S, R> {
 }
 
 impl<S, R> Memory<S, R> {
-    /// Returns whether the entry is still needed. The vendor calls that the budget allows limit the number of needed keys without a task.
-    /// The number of requests does not matter.
+    /// Returns whether the entry is still needed. An entry is needed while a task uses it. It is also needed until `KEPT` after its last
+    /// use, if it has a write, an unreported vendor call or the start of unfinished work.
     fn is_of_use(&self, now: Instant) -> bool {
         let at_work = Arc::strong_count(&self.meter) > 1;
         let spent = self.history.last.is_some() || self.began.is_some() || self.meter.has_counted();
@@ -83,7 +82,6 @@ pub(super) struct Written<S> {
     pub(super) failure: Option<Arc<str>>,
 }
 
-/// The effect of a write on the number of load balancers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteKind {
     Create,
@@ -98,7 +96,7 @@ impl<S, R> Default for Memories<S, R> {
 }
 
 impl<S, R> Memories<S, R> {
-    /// Reads or changes the state of a key. When the map is full, unneeded entries are removed first.
+    /// When the map is full, unneeded entries are removed first.
     pub(super) fn of<T>(&self, key: &LoadBalancerKey, act: impl FnOnce(&mut Memory<S, R>) -> T) -> T {
         let mut content = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();

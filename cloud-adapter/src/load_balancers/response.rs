@@ -53,7 +53,6 @@ impl Waits {
     }
 }
 
-/// Returns the answer for a load balancer that is being changed.
 pub(super) fn pending(
     done: u32,
     total: u32,
@@ -71,7 +70,6 @@ pub(super) fn pending(
     }
 }
 
-/// Returns the answer for a load balancer that needs no further step.
 pub(super) fn present(summary: &LoadBalancer, done: u32, cost: Option<Cost>) -> EnsureLoadBalancerResponse {
     EnsureLoadBalancerResponse {
         state: summary.state,
@@ -87,7 +85,6 @@ pub(super) fn present(summary: &LoadBalancer, done: u32, cost: Option<Cost>) -> 
     }
 }
 
-/// Returns the plan of an Ensure, as a dry run reports it.
 pub(super) fn dry_ensure<D, S>(
     next: &Decision<D, S>,
     plan: Vec<PlannedStep>,
@@ -112,7 +109,6 @@ pub(super) fn dry_ensure<D, S>(
     }
 }
 
-/// Returns the answer for a load balancer that is being deleted.
 pub(super) fn deleting(Waits { conditions, again }: Waits, cost: Option<Cost>) -> DeleteLoadBalancerResponse {
     DeleteLoadBalancerResponse {
         state: LoadBalancerState::Deleting.into(),
@@ -123,12 +119,10 @@ pub(super) fn deleting(Waits { conditions, again }: Waits, cost: Option<Cost>) -
     }
 }
 
-/// Returns the answer after the deletion.
 pub(super) fn absent(cost: Option<Cost>) -> DeleteLoadBalancerResponse {
     DeleteLoadBalancerResponse { state: LoadBalancerState::Absent.into(), cost, ..Default::default() }
 }
 
-/// Returns the plan of a Delete, as a dry run reports it.
 pub(super) fn dry_delete<D, S>(
     next: &Decision<D, S>,
     plan: Vec<PlannedStep>,

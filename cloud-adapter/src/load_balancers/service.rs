@@ -22,7 +22,6 @@ use crate::{
     snapshot::{Frame, Watcher},
 };
 
-/// The gRPC service `LoadBalancerService`.
 #[derive(Debug)]
 pub(crate) struct Service<D: Driver> {
     pub(crate) converger: Arc<Converger<D>>,
@@ -96,7 +95,6 @@ impl<D: Driver> LoadBalancerService for Service<D> {
 }
 
 impl<D: Driver> Service<D> {
-    /// Counts the refusal of a stale writer.
     fn counted<T>(&self, fence: Option<&Fence>, result: Result<T, AdapterError>) -> Result<T, AdapterError> {
         let stale = result.as_ref().is_err_and(|error| error.reason == Reason::StaleFence);
         if let Some(fence) = fence.filter(|_| stale) {

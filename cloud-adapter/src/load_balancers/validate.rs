@@ -40,7 +40,6 @@ const HASH_VERSION: &str = "1";
 /// The longest timeout of a listener. Source: load_balancer_service.proto, `Listener`.
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// The faults found so far.
 #[derive(Debug, Default)]
 struct Faults(Vec<Violation>);
 
@@ -156,7 +155,7 @@ pub(super) fn hash(spec: &LoadBalancerSpec) -> String {
     format!("{HASH_VERSION}-{hex}")
 }
 
-/// Refuses unknown values instead of using the default: a future `INTERNAL` must not be treated as `INTERNET`.
+/// Refuses unknown values instead of using the default, because a future `INTERNAL` must not be treated as `INTERNET`.
 fn enums(request: &EnsureLoadBalancerRequest, spec: &LoadBalancerSpec, faults: &mut Faults) {
     let mut known = |field: &str, number: i32, known: bool| {
         if !known {

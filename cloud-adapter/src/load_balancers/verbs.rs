@@ -211,7 +211,6 @@ impl<D: Driver> Service<D> {
     }
 }
 
-/// Returns the purpose of vendor calls for a load balancer, with the owner's name.
 fn about(owner: &Owner, asked: &Purpose) -> Purpose {
     let Owner { kind, namespace, name, uid } = owner;
     let object = Arc::from(format!("{kind} {namespace}/{name} ({uid})"));

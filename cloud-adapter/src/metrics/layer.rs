@@ -99,7 +99,6 @@ impl<S> Layer<S> for RpcLayer {
     }
 }
 
-/// The service that measures the answers of an inner service.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured<S> {
     inner: S,

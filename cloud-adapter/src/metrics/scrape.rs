@@ -18,7 +18,6 @@ type Budget = Box<dyn Fn() -> Option<(Time, Report)> + Send + Sync>;
 type Queues = Box<dyn Fn() -> Vec<QueueReport> + Send + Sync>;
 type Age = Box<dyn Fn() -> SnapshotAge + Send + Sync>;
 
-/// The age and the maximum age of a collection's listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct SnapshotAge {
     /// The age of the listing. `None`: there is no listing yet.
@@ -27,7 +26,7 @@ pub(crate) struct SnapshotAge {
     pub(crate) target: Option<Duration>,
 }
 
-/// The sources of state. Clones share the sources.
+/// Clones share the sources.
 #[derive(Clone, Default)]
 pub(super) struct Sources(Arc<Mutex<Inner>>);
 
@@ -72,7 +71,6 @@ impl Collector for Sources {
     }
 }
 
-/// The metrics page that is being written.
 struct Page<'a, 'b>(&'a mut DescriptorEncoder<'b>);
 
 impl Page<'_, '_> {

@@ -18,7 +18,6 @@ use crate::{
 
 const LIST: Operation = Operation::read(VendorFamily::Compute, "ListInstances");
 
-/// Creates metrics with one event of each kind.
 fn eventful() -> Metrics {
     let metrics = Metrics::new();
     let (class, controller) = (Class::Interactive, Role::ServiceController.word());
@@ -269,7 +268,6 @@ async fn calls_join_their_callers_trace_but_watches_do_not() {
     );
 }
 
-/// Returns the names of this adapter's metrics in this text.
 fn named(text: &str) -> BTreeSet<&str> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
     words.filter(|word| word.starts_with("cloud_adapter_")).collect()

@@ -37,11 +37,10 @@ const TASKS: usize = 200;
 /// Maximum length of an error text from the cloud, in characters.
 const ERROR: usize = 500;
 
-/// The status page. Clones share its sources.
+/// Clones share the sources of the page.
 #[derive(Clone)]
 pub(crate) struct Page(Arc<dyn Fn() -> AdapterStatus + Send + Sync>);
 
-/// The sources from which the page is collected.
 #[derive(Debug)]
 pub(crate) struct Sources<D: Driver> {
     pub(crate) driver: Arc<D>,
@@ -200,7 +199,6 @@ fn task(TaskReport { key, name, waits_for, began, done, total }: TaskReport) -> 
     Task { key, name, waits_for: cut(&waits_for), since_seconds: seconds(began.elapsed()), done, total }
 }
 
-/// Returns the scope of the credentials as text.
 fn named(Scope { account, project, region, .. }: &Scope) -> String {
     let parts = [("account", account), ("project", project), ("region", region)];
     let parts = parts.into_iter().filter(|(_, value)| !value.is_empty());
@@ -211,7 +209,6 @@ fn short(error: &VendorError) -> String {
     cut(&error.to_string())
 }
 
-/// Truncates a text to the maximum length.
 fn cut(text: &str) -> String {
     match text.char_indices().nth(ERROR) {
         None => text.to_owned(),

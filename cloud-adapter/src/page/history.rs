@@ -8,12 +8,10 @@ use std::{
 use cloud_budget::{BucketReport, Time};
 use telemetry::report::BucketSample;
 
-/// The length of a step.
 pub(super) const STEP: Duration = Duration::from_secs(5);
 /// The age at which steps are dropped.
 const KEPT: Duration = Duration::from_mins(10);
 
-/// A ring buffer of steps for each bucket.
 #[derive(Debug, Default)]
 pub(super) struct History(BTreeMap<String, Ring>);
 
@@ -34,7 +32,7 @@ struct StepSample {
 }
 
 impl History {
-    /// Ends a step. The caller must call this once per step, with all buckets.
+    /// The caller must call this once per step, with all buckets.
     pub(super) fn note(&mut self, now: Time, buckets: &[BucketReport]) {
         self.0.retain(|name, _| buckets.iter().any(|bucket| bucket.name == *name));
         for BucketReport { name, calls, queued, rate, .. } in buckets {

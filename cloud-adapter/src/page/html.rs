@@ -32,12 +32,10 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Returns the value of the header `Content-Security-Policy`.
 pub(super) fn policy() -> &'static str {
     &POLICY
 }
 
-/// Renders the whole page.
 pub(super) fn document(status: &AdapterStatus) -> String {
     let name = Escaped(&status.adapter);
     let mut page = String::with_capacity(32 * 1024);

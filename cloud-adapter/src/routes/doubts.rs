@@ -17,7 +17,6 @@ use super::plan::Verdict;
 pub(crate) struct Doubts(Mutex<BTreeMap<IpNet, Instant>>);
 
 impl Doubts {
-    /// Records the destinations whose state is unknown after a batch.
     pub(super) fn note(&self, batch: &[Verdict]) {
         let unknown = |verdict: &&Verdict| {
             verdict.error.as_ref().is_some_and(|error| error.reason == Reason::OutcomeUnknown)

@@ -15,19 +15,14 @@ use ipnet::IpNet;
 use super::Order;
 use crate::driver::{RouteChanges, WantedRoute};
 
-/// An item of a request with its parsed destination.
 #[derive(Clone, Debug)]
 pub(crate) enum Item {
-    /// The route must exist.
     Upsert { destination: IpNet, upsert: RouteUpsert },
-    /// The route must not exist.
     Delete { destination: IpNet, key: RouteKey, next_hop: Option<NextHop> },
-    /// The item is invalid.
     Bad { key: RouteKey, error: AdapterError },
 }
 
 impl Item {
-    /// Returns the destination of the route, if the item is valid.
     pub(crate) fn destination(&self) -> Option<IpNet> {
         match self {
             Self::Upsert { destination, .. } | Self::Delete { destination, .. } => Some(*destination),
@@ -35,7 +30,6 @@ impl Item {
         }
     }
 
-    /// Returns the key of the route in the request.
     pub(crate) fn key(&self) -> RouteKey {
         match self {
             Self::Upsert { upsert, .. } => upsert.key.clone().unwrap_or_default(),
@@ -44,7 +38,6 @@ impl Item {
     }
 }
 
-/// The changes of an item in the cloud.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Change {
     pub(crate) remove: Option<String>,
@@ -57,7 +50,6 @@ impl Change {
     }
 }
 
-/// The decision for one item of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
     pub(crate) key: RouteKey,
@@ -77,12 +69,10 @@ impl Verdict {
         Self { error: Some(error), ..Self::new(key, outcome, Change::default()) }
     }
 
-    /// Creates the verdict for a destination whose state is not known yet.
     pub(crate) fn pending(key: &RouteKey, retry_after: Duration) -> Self {
         Self { retry_after: Some(retry_after), ..Self::new(key, Outcome::Pending, Change::default()) }
     }
 
-    /// Converts the item's result to a message of the contract.
     pub(crate) fn result(&self) -> RouteResult {
         RouteResult {
             key: Some(self.key.clone()),
@@ -116,7 +106,6 @@ pub(crate) fn plan(
     order.items.iter().map(judge).collect()
 }
 
-/// Returns the changes of all items of a request.
 pub(crate) fn changes(verdicts: &[Verdict], order: &Order) -> RouteChanges {
     let wanted = |upsert: &RouteUpsert| WantedRoute {
         upsert: upsert.clone(),
@@ -280,14 +269,12 @@ mod tests {
         leaving(node, destination, "")
     }
 
-    /// Returns a deletion with the provider ID of the node's instance.
     fn leaving(node: &str, destination: &str, hop: &str) -> Item {
         let next_hop = Some(NextHop { provider_id: hop.into(), ..NextHop::default() });
         let key = key("me", node, destination);
         Item::Delete { destination: destination.parse().expect("CIDR"), key, next_hop }
     }
 
-    /// Returns a deletion of an untagged route with the address of its former next hop.
     fn left_at(destination: &str, address: &str, hop: &str) -> Item {
         let next_hop = NextHop { provider_id: hop.into(), address: address.into(), ..NextHop::default() };
         let key = key("me", "a", destination);

@@ -35,7 +35,6 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// object.
 const OBJECT: &str = "Routes";
 
-/// The gRPC service `RouteService`.
 #[derive(Debug)]
 pub(crate) struct Service<D> {
     pub(crate) applier: Arc<Applier<D>>,
@@ -163,7 +162,6 @@ fn order(request: ApplyRoutesRequest, context: &Context) -> Result<Order, Adapte
     })
 }
 
-/// Validates a route to create, and returns its destination.
 fn checked(item: &str, upsert: &RouteUpsert, cluster_id: &str) -> Result<IpNet, AdapterError> {
     let destination = destination(item, &upsert.key.clone().unwrap_or_default(), cluster_id)?;
     if upsert.next_hop.as_ref().is_none_or(|hop| hop.provider_id.is_empty()) {

@@ -27,7 +27,6 @@ impl Default for TableLock {
 }
 
 impl TableLock {
-    /// Waits for the lock. The lock is released when the returned guard is dropped.
     pub(super) async fn take(&self, priority: Priority) -> MutexGuard<'_, ()> {
         self.change(|waiting| waiting.push(priority));
         let _waiting = WaitingWriter { lock: self, priority };

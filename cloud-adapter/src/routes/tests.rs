@@ -41,7 +41,6 @@ fn caller() -> Caller {
     Caller { role: Role::RouteController, ..Caller::anyone() }
 }
 
-/// Sends a request for one route.
 fn request(node: u32, priority: Priority) -> Request<ApplyRoutesRequest> {
     let key = RouteKey {
         cluster_id: "c".to_owned(),

@@ -18,13 +18,12 @@ impl<T: Item> Snapshot<T> {
         self.change(|state| state.replace(listed, observed.min(Instant::now())));
     }
 
-    /// Applies an UPSERT. The next BOOKMARK contains the time of observation.
+    /// The next BOOKMARK contains the time of observation.
     pub(crate) fn upsert_from(&self, item: T) {
         let now = Instant::now();
         self.change(|state| state.put(item.key().to_owned(), Arc::new(item), now));
     }
 
-    /// Applies a GONE, which removes an item.
     pub(crate) fn remove_from(&self, key: &str) {
         let now = Instant::now();
         self.change(|state| state.depart(key, now, false));

@@ -14,7 +14,6 @@ const PAGES_MAX: usize = 10_000;
 /// Maximum number of restarts of a listing whose pages shift. After these restarts the listing fails.
 const RESTARTS_MAX: u32 = 3;
 
-/// The progress of a listing.
 #[derive(Debug)]
 pub(super) struct Listing<T> {
     /// The time at which the first page was requested.
@@ -28,7 +27,6 @@ pub(super) struct Listing<T> {
     restarts: u32,
 }
 
-/// The result of reading one page.
 enum Read {
     More,
     Complete,

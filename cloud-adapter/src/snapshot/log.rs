@@ -21,7 +21,7 @@ impl<T> Clone for Change<T> {
     }
 }
 
-/// A log of changes with a limited length. Positions count from the start of the process.
+/// Positions count from the start of the process.
 #[derive(Debug)]
 pub(super) struct Log<T> {
     changes: VecDeque<Change<T>>,
@@ -43,7 +43,7 @@ impl<T> Log<T> {
         self.end += 1;
     }
 
-    /// Interrupts the sequence: watches at earlier positions are reset.
+    /// Interrupts the sequence, so that watches at earlier positions are reset.
     pub(super) fn interrupt(&mut self) {
         self.changes.clear();
         self.end += 1;

@@ -16,7 +16,6 @@ use crate::{
     vendor::{Purpose, Vendor},
 };
 
-/// Delay before a failed listing is retried.
 const RETRY: Duration = Duration::from_secs(5);
 
 impl<T: Item> Snapshot<T> {

@@ -10,7 +10,6 @@ use crate::driver::{Item, VendorError};
 /// How long the records of items that disappeared are kept.
 const DEPARTED_KEPT: Duration = Duration::from_mins(10);
 
-/// The state of a cached collection.
 #[derive(Debug)]
 pub(super) struct State<T> {
     pub(super) items: BTreeMap<String, Entry<T>>,
@@ -26,14 +25,12 @@ pub(super) struct State<T> {
     written: BTreeMap<String, Instant>,
     /// The times at which this process wrote items with an unknown result. The cached states of these items are older than the writes.
     doubts: BTreeMap<String, Instant>,
-    /// The items that disappeared recently.
     pub(super) departed: BTreeMap<String, Departed>,
     /// Maximum time by which reads lag behind writes.
     horizon: Duration,
     pub(super) log: Log<T>,
 }
 
-/// A cached item.
 #[derive(Debug)]
 pub(super) struct Entry<T> {
     pub(super) item: Arc<T>,
@@ -46,7 +43,6 @@ pub(super) struct Entry<T> {
 /// An item, and the time at which the read that showed the item began.
 pub(crate) type ObservedAt<T> = (Arc<T>, Instant);
 
-/// An item that disappeared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Departed {
     /// The time of the last read that showed the item.
@@ -144,20 +140,17 @@ impl<T: Item> State<T> {
         }
     }
 
-    /// Adds the result of a write. Listings that do not show the write yet do not undo the result.
     pub(super) fn wrote(&mut self, item: T, now: Instant) {
         let key = item.key().to_owned();
         self.written.insert(key.clone(), now);
         self.put(key, Arc::new(item), now);
     }
 
-    /// Removes a deleted item. Listings that still show the item do not restore the item.
     pub(super) fn unmade(&mut self, key: &str, now: Instant) {
         self.written.insert(key.to_owned(), now);
         self.depart(key, now, false);
     }
 
-    /// Records that the cached state of an item is older than a write.
     pub(super) fn doubt(&mut self, key: &str, now: Instant) {
         self.doubts.insert(key.to_owned(), now);
     }
@@ -192,12 +185,11 @@ impl<T: Item> State<T> {
         self.log.push(Change { key, old: Some(entry.item) });
     }
 
-    /// Removes records of items that disappeared long before a read.
     pub(super) fn forget_departed(&mut self, read: Instant) {
         self.departed.retain(|_, one| one.since + DEPARTED_KEPT > read);
     }
 
-    /// Drops all content. Watches are reset.
+    /// Watches are reset.
     pub(super) fn forget(&mut self) {
         let mut log = std::mem::take(&mut self.log);
         log.interrupt();

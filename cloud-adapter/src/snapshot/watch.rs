@@ -37,24 +37,26 @@ pub(crate) enum Frame<M> {
     Reset,
     /// A part of the items of the listing.
     Items(Vec<M>),
-    /// The listing is complete.
-    Synced { count: u64, checksum: u64, observed: Instant, token: String },
-    /// A new or changed item.
+    Synced {
+        count: u64,
+        checksum: u64,
+        observed: Instant,
+        token: String,
+    },
     Upsert(M),
     /// A removed item with its last state.
     Gone(M),
     /// There are no other changes up to this time.
-    Bookmark { observed: Instant, token: String },
+    Bookmark {
+        observed: Instant,
+        token: String,
+    },
 }
 
-/// The options of a watch.
 #[derive(Clone, Debug)]
 pub(crate) struct WatchOptions {
-    /// The caller that opened the watch.
     pub(crate) caller: Caller,
-    /// Whether the watch ends after SYNCED.
     pub(crate) stop_when_synced: bool,
-    /// The resume token of the client.
     pub(crate) resume_token: String,
     /// The part of resume tokens that identifies the process and the view. A watch cannot resume from a token with another epoch.
     pub(crate) epoch: String,
@@ -65,7 +67,7 @@ pub(crate) struct WatchOptions {
 /// Maps an item to its message. `None`: the watch does not include the item.
 type View<T, M> = Box<dyn Fn(&T) -> Option<M> + Send + Sync>;
 
-/// A watch of a snapshot. The snapshot is refreshed while the watch exists.
+/// The snapshot is refreshed while the watch exists.
 pub(crate) struct Watcher<T: Item, M> {
     snapshot: Arc<Snapshot<T>>,
     /// The slot is released before other watchers are notified: see [`Drop`].
@@ -75,7 +77,6 @@ pub(crate) struct Watcher<T: Item, M> {
     changed: signal::Receiver<u64>,
     options: WatchOptions,
     phase: Phase,
-    /// The progress of the listing that is being sent.
     listed: Listed,
     ready: VecDeque<Frame<M>>,
     position: u64,
@@ -136,7 +137,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
         Ok(watcher)
     }
 
-    /// Returns the next message. `None`: the watch has ended.
+    /// `None`: the watch has ended.
     ///
     /// Returns the error of the last attempt if there is no fresh enough listing. This error ends the watch.
     pub(crate) async fn next(&mut self) -> Option<Result<Frame<M>, VendorError>> {

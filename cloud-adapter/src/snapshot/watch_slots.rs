@@ -14,7 +14,7 @@ const WATCHES_MAX: usize = 256;
 /// Maximum number of watches per caller. A controller opens one watch per replica, and another while a connection is replaced.
 const OF_ONE_CALLER: usize = 32;
 
-/// The number of watches of each caller. Clones share the state.
+/// Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WatchSlots(Arc<Mutex<HashMap<Caller, usize>>>);
 
@@ -26,7 +26,7 @@ pub(super) struct WatchSlot {
 }
 
 impl WatchSlots {
-    /// Registers another watch. Without authentication all callers look the same, so the limit per caller does not apply.
+    /// Without authentication all callers look the same, so the limit per caller does not apply.
     ///
     /// Returns `QUEUE_FULL` if a limit is reached.
     pub(super) fn take(&self, collection: &str, caller: &Caller) -> Result<WatchSlot, AdapterError> {
@@ -48,7 +48,6 @@ impl WatchSlots {
         })
     }
 
-    /// Returns whether the collection has any watches.
     pub(super) fn any(&self) -> bool {
         self.with(|watches| !watches.is_empty())
     }

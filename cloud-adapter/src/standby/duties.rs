@@ -1,4 +1,4 @@
-//! Does the background work of the current duty, and changes over when the duty changes.
+//! Does the background work of the current duty. When the duty changes, the work of the new duty replaces it.
 
 use tonic_health::ServingStatus;
 
@@ -6,7 +6,6 @@ use super::{Work, feed};
 use crate::{driver::Driver, leadership::Duty};
 
 impl<D: Driver> Work<D> {
-    /// Does the work of the current duty, until this replica shuts down.
     pub(crate) async fn run(self) {
         let mut duty = self.rpc.replica.subscribe();
         loop {

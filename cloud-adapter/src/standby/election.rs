@@ -14,12 +14,11 @@ use tokio_util::sync::CancellationToken;
 use super::peer::Peer;
 use crate::{config::Options, rpc::Rpc, wrong_usage::WrongUsage};
 
-/// This replica's part in the election. No request is sent before `run` is called.
+/// No request is sent before `run` is called.
 #[derive(Debug)]
 pub(crate) struct Election {
     elector: Elector,
     leadership: watch::Receiver<Leadership>,
-    /// The connection to the leader.
     pub(crate) peer: Peer,
 }
 
@@ -137,7 +136,6 @@ mod tests {
         follow(leadership, rpc).await;
     }
 
-    /// Returns the result of a call to an unreachable vendor.
     async fn call(rpc: &Rpc) -> Fault {
         let session = rpc.vendor.session(Purpose::own(Priority::Interactive, "test"));
         let request = http::Request::get("http://127.0.0.1:1/").body(Bytes::new()).expect("a request");

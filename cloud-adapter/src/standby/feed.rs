@@ -36,7 +36,6 @@ const MESSAGE_TIMEOUT: Duration = Duration::from_secs(90);
 /// The CIDRs that overlap all routes, so that the watch includes the routes of all clusters.
 const EVERYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
-/// The reason why a watch of the leader ended.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
@@ -73,7 +72,7 @@ impl Trouble {
     }
 }
 
-/// Updates the snapshots from the leader's watches. Never ends; the caller drops the future when the leader changes.
+/// Never ends; the caller drops the future when the leader changes.
 pub(super) async fn follow<D: Driver>(peer: &Peer, leader: &str, work: &Work<D>) {
     let about = work.driver.describe();
     let instances = async {

@@ -4,13 +4,11 @@ use adapter_client::{ChannelSecurity, Connection, Target};
 
 use crate::wrong_usage::WrongUsage;
 
-/// The connection to other replicas.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     security: ChannelSecurity,
 }
 
-/// Why no connection to the leader can be created.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error("invalid leader address {address:?}")]

@@ -22,7 +22,6 @@ use crate::{
     status::{self, Snapshots},
 };
 
-/// The background work of all duties.
 #[derive(Debug)]
 pub(crate) struct Work<D: Driver> {
     pub(crate) driver: Arc<D>,

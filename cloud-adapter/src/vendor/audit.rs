@@ -57,7 +57,6 @@ pub(crate) fn object(about: &str) -> Option<&str> {
     Some(name.unwrap_or(about)).filter(|name| !name.is_empty())
 }
 
-/// The result of a write.
 fn outcome(error: Option<&VendorError>) -> &'static str {
     match error.map(|error| error.fault) {
         None => "accepted",

@@ -38,10 +38,8 @@ use super::{Purpose, VendorResponse, job::Job, trace, translate};
 #[derive(Debug)]
 pub(super) struct Permit(());
 
-/// The result of a vendor call.
 pub(super) type CallResult = Result<VendorResponse, VendorError>;
 
-/// The scheduler and its queued calls.
 #[derive(Debug)]
 pub(super) struct Dispatcher {
     shared: Arc<Shared>,
@@ -65,14 +63,12 @@ struct State {
     scheduler: Scheduler,
     /// The queued calls, keyed by ticket. Jobs are boxed, because a growing table reserves space for twice as many entries.
     waiting: HashMap<Ticket, (Call, Box<Job>)>,
-    /// Time of the scheduler's next decision.
     next: Option<Time>,
     /// Whether sending and queueing are stopped, because another replica leads, or may lead soon.
     halted: bool,
 }
 
 impl Dispatcher {
-    /// Creates a dispatcher and its timer task.
     pub(super) fn new(config: Config, flight: Flight) -> Self {
         let scheduler = Scheduler::new(config, Time::ZERO);
         let state = State { scheduler, waiting: HashMap::new(), next: None, halted: false };
@@ -116,7 +112,6 @@ impl Dispatcher {
         self.shared.apply(|state, now| change(&mut state.scheduler, now));
     }
 
-    /// Allows sending until this instant.
     pub(super) fn allow_until(&self, until: Instant) {
         let until = self.shared.time(until);
         self.shared.apply(|state, _now| {
@@ -144,7 +139,6 @@ impl Dispatcher {
         self.shared.flights.wait().await;
     }
 
-    /// Returns the scheduler's report and the scheduler time of the report.
     pub(super) fn report(&self) -> (Time, Report) {
         self.shared.report()
     }
@@ -154,7 +148,6 @@ impl Dispatcher {
         self.shared.with(|state, now| state.scheduler.wait(now, ticket))
     }
 
-    /// The queued calls, by bucket and caller.
     pub(super) fn queues(&self) -> Vec<QueueReport> {
         self.shared.queues()
     }
@@ -165,18 +158,15 @@ impl Dispatcher {
         move || Some(shared.upgrade()?.report())
     }
 
-    /// Returns a function that reports the queued calls.
     pub(super) fn queue_reporter(&self) -> impl Fn() -> Vec<QueueReport> + Send + Sync + 'static {
         let shared = Arc::downgrade(&self.shared);
         move || shared.upgrade().map(|shared| shared.queues()).unwrap_or_default()
     }
 
-    /// Converts an instant to scheduler time.
     pub(super) fn time(&self, at: Instant) -> Time {
         self.shared.time(at)
     }
 
-    /// Converts scheduler time to an instant.
     pub(super) fn instant(&self, time: Time) -> Instant {
         self.shared.instant(time)
     }
@@ -306,12 +296,11 @@ pub(super) struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// The scheduler's ID of the call.
     pub(super) fn ticket(&self) -> Ticket {
         self.ticket
     }
 
-    /// Waits for the result. Must not be called again after the result was returned.
+    /// Must not be called again after the result was returned.
     ///
     /// Returns the scheduler's refusal, or the classified error in the vendor's answer.
     pub(super) async fn answer(&mut self) -> CallResult {

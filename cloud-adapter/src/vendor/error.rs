@@ -61,7 +61,7 @@ pub enum Fault {
 
 /// Longest pause that the vendor may request, both here and in the budget.
 const PAUSE_MAX: Duration = Duration::from_mins(15);
-/// Maximum length of vendor texts in errors, in bytes: clients refuse answers with long trailers.
+/// Maximum length of vendor texts in errors, in bytes, because clients refuse answers with long trailers.
 const MESSAGE_MAX: usize = 1_000;
 const NAME_MAX: usize = 200;
 /// Maximum number of fields in an error. All IDs of one look-up may be invalid.
@@ -113,7 +113,8 @@ impl VendorError {
         }
     }
 
-    /// Converts the error for a change that was not sent because of it, so that the outcome of this change is known.
+    /// Converts this error for a change that was not sent because of this error. The outcome of such a change is known, because nothing was
+    /// written.
     #[must_use]
     pub fn unsent(self) -> Self {
         let fault = if self.fault == Fault::OutcomeUnknown { Fault::Unavailable } else { self.fault };
@@ -154,7 +155,6 @@ pub(crate) fn shown(name: &str) -> &str {
     name.get(..name.floor_char_boundary(NAME_MAX)).unwrap_or_default()
 }
 
-/// Truncates a text at a character boundary and marks the cut.
 fn cut(text: &mut String, max: usize) {
     if text.len() > max {
         text.truncate(text.floor_char_boundary(max));
@@ -163,7 +163,6 @@ fn cut(text: &mut String, max: usize) {
 }
 
 impl Fault {
-    /// Returns the contract's `Reason` for this fault.
     pub(crate) const fn reason(self) -> Reason {
         match self {
             Self::Budget => Reason::BudgetExhausted,

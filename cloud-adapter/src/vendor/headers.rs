@@ -9,13 +9,12 @@ use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 /// Prefixes of the headers for the limit, the remaining calls and the reset. Source: IETF draft "RateLimit header fields for HTTP" up to
 /// revision 6, and variants that vendors use.
 const PREFIXES: [&str; 3] = ["ratelimit", "x-ratelimit", "x-rate-limit"];
-/// The usual headers for the ID of the request.
 const REQUEST_IDS: [&str; 5] =
     ["x-request-id", "x-amzn-requestid", "x-ms-request-id", "x-openstack-request-id", "x-correlation-id"];
 /// Larger values of the reset header are Unix timestamps instead of seconds from now.
 const EPOCH_FROM: f64 = 1e9;
 
-/// Returns the rate limit hint in the headers. `None`: the headers contain no number of remaining calls.
+/// `None`: the headers contain no number of remaining calls.
 pub(super) fn hint(headers: &HeaderMap) -> Option<Hint> {
     let number = |name: &str| {
         let named = PREFIXES.iter().find_map(|prefix| headers.get(format!("{prefix}-{name}")));
@@ -35,7 +34,6 @@ pub(super) fn hint(headers: &HeaderMap) -> Option<Hint> {
     })
 }
 
-/// The vendor's ID of the request.
 pub(super) fn request_id(headers: &HeaderMap) -> Option<String> {
     let named = REQUEST_IDS.iter().find_map(|name| headers.get(*name));
     named?.to_str().ok().map(str::to_owned)

@@ -11,7 +11,6 @@ use super::{
     trace::{self, Sent},
 };
 
-/// A request to send, with its purpose and its waiter.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) operation: Operation,

@@ -9,16 +9,15 @@ use cloud_budget::{BudgetWait, Ticket};
 
 use super::Vendor;
 
-/// Maximum length of a chain of `Shared` references that is followed.
+/// Maximum number of consecutive `Shared` references that are followed.
 const SHARED_MAX: usize = 8;
 
-/// The current queue position of a task. Clones share the state.
+/// Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct QueuePosition(Arc<Mutex<Position>>);
 
 #[derive(Clone, Debug, Default)]
 enum Position {
-    /// No call is queued.
     #[default]
     NotQueued,
     /// The task has submitted this call, which may be queued.
@@ -35,7 +34,6 @@ pub(super) struct PositionGuard {
 }
 
 impl QueuePosition {
-    /// Records that a call was submitted.
     pub(super) fn call(&self, ticket: Ticket) -> PositionGuard {
         self.set(Position::Call(ticket))
     }

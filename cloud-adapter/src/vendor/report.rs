@@ -9,7 +9,6 @@ use tokio::time::Instant;
 use super::{Family, Vendor, Write};
 use crate::clock::Clock;
 
-/// The name of the bucket of the whole account.
 const ACCOUNT: &str = "account";
 /// The circuit breaker of the credentials, which stops all families.
 pub(crate) const CREDENTIALS: &str = "credentials";
@@ -74,13 +73,11 @@ impl Vendor {
         Some(self.dispatcher.instant(until)).filter(|until| *until > Instant::now())
     }
 
-    /// The report of the budget for the status page, and the time of the report.
     #[must_use]
     pub(crate) fn report(&self) -> (Time, Report) {
         self.dispatcher.report()
     }
 
-    /// The queued calls, by bucket and caller.
     #[must_use]
     pub(crate) fn queues(&self) -> Vec<QueueReport> {
         self.dispatcher.queues()
@@ -92,13 +89,11 @@ impl Vendor {
         self.writes.all()
     }
 
-    /// Converts the time of a report to an instant.
     #[must_use]
     pub(crate) fn instant(&self, time: Time) -> Instant {
         self.dispatcher.instant(time)
     }
 
-    /// The state of all buckets and breakers.
     #[must_use]
     pub(crate) fn status(&self, clock: &Clock) -> (Vec<Budget>, Vec<Breaker>) {
         let (_, report) = self.dispatcher.report();

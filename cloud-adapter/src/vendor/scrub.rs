@@ -1,6 +1,6 @@
 //! Removes secrets from the vendor's answers, because some vendors repeat the request, including credentials, in errors.
 //!
-//! Successful answers are scrubbed, too: a proxy may answer 200 with a page about the request, and errors quote unreadable answers.
+//! Successful answers are scrubbed, too, because a proxy may answer 200 with a page about the request, and errors quote unreadable answers.
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -8,7 +8,6 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{VendorRequest, VendorResponse};
 
-/// The text that replaces a secret.
 const SCRUBBED: &str = "[secret]";
 /// Minimum length of a secret. Shorter values would occur in many texts by chance.
 const LENGTH_MIN: usize = 4;

@@ -15,7 +15,6 @@ use super::{Fault, dispatch::Permit};
 
 const READ: Operation = Operation::read(Family::Compute, "ListInstances");
 const WRITE: Operation = Operation::write(Family::Compute, "CreateInstance");
-/// The duration of a vendor call.
 const LATENCY: Duration = Duration::from_millis(10);
 
 /// The status for which the driver's table returns a long text, and the status for which it panics.

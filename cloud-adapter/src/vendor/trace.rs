@@ -12,13 +12,11 @@ use super::{Operation, Purpose, translate};
 /// The attributes of a call. They are recorded when the call ends, because an attribute that is recorded twice appears twice.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sent {
-    /// Number of times that the call was sent.
     times: u32,
     /// Total time that the call spent in the queue.
     waited: Duration,
     /// The status of the last answer; 0: there was no answer.
     code: u16,
-    /// The vendor's ID of the request.
     request_id: Option<String>,
     /// The class and controller of the call when it was last sent.
     class: &'static str,
@@ -26,7 +24,7 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// Returns the attributes after another sending of the call, which waited this long in the queue. [`Self::answered`] adds the result.
+    /// Returns the attributes of the next sending of the call, which waited in the queue for `waited`. [`Self::answered`] adds the result.
     #[must_use]
     pub(super) fn again(&self, purpose: &Purpose, waited: Duration) -> Self {
         Self {
@@ -44,7 +42,6 @@ impl Sent {
     }
 }
 
-/// Starts the span of a submitted call.
 pub(super) fn begin(operation: Operation, object: &str) -> Span {
     traces::child(traces::span!(
         "vendor call",
@@ -65,7 +62,6 @@ pub(super) fn begin(operation: Operation, object: &str) -> Span {
     ))
 }
 
-/// Whether the span is recorded.
 pub(super) fn sampled(span: &Span) -> bool {
     !span.is_disabled()
 }
@@ -75,7 +71,6 @@ pub(super) fn waits(span: &Span, wait: &BudgetWait) {
     span.record("cloud.waits_for", wait.to_string());
 }
 
-/// Records the result of the call.
 pub(super) fn end(span: &Span, sent: &Sent, error: Option<&VendorError>) {
     if sent.times > 0 {
         span.record("budget.class", sent.class);

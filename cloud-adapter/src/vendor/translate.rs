@@ -19,7 +19,6 @@ pub(super) fn class(priority: Priority) -> Class {
     }
 }
 
-/// Describes a request as a call for the scheduler.
 pub(super) fn call(
     operation: Operation,
     purpose: &Purpose,

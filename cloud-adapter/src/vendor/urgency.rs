@@ -5,8 +5,6 @@ use cloud_api_proto::v1alpha1::Priority;
 
 use super::Purpose;
 
-/// The purpose for calls of this class.
-///
 /// If the request has a lower priority than [`Priority::Interactive`], that priority applies to all its work. For example, a resync and its
 /// writes stay in the background. Otherwise backend updates go first, and polls go last.
 pub(crate) fn classed(asked: &Purpose, class: Priority) -> Purpose {

@@ -18,12 +18,10 @@ use super::{
     translate,
 };
 
-/// The current waiters of one piece of work.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     inner: Mutex<Inner>,
     joined: watch::Sender<()>,
-    /// The queue position of the work.
     position: QueuePosition,
 }
 
@@ -51,7 +49,6 @@ pub(crate) struct Waiter {
 }
 
 impl Waiters {
-    /// Registers a waiter.
     pub(crate) fn join(self: &Arc<Self>, session: &Session) -> Waiter {
         let (refusal, refused) = oneshot::channel();
         let number = self.with(|inner| {
@@ -64,7 +61,6 @@ impl Waiters {
         Waiter { waiters: Arc::clone(self), number, refused, _position: position }
     }
 
-    /// The queue position of the work.
     pub(super) fn position(&self) -> &QueuePosition {
         &self.position
     }
@@ -107,8 +103,8 @@ impl Waiters {
         }
     }
 
-    /// When a waiter joins the session's own work, notifies the subscribers of this work, because that waiter also waits for this work.
-    /// Never returns.
+    /// Notifies the subscribers of this work when the priority of the work of `session` changes. The waiters of that work also wait for
+    /// this work. Never returns.
     pub(crate) async fn follow(&self, session: &Session) {
         let mut changes = session.priority_changes();
         loop {
@@ -132,7 +128,6 @@ impl Registration {
 }
 
 impl Waiter {
-    /// Waits until this waiter is refused.
     pub(crate) async fn refused(&mut self) -> VendorError {
         match (&mut self.refused).await {
             Ok(error) => error,

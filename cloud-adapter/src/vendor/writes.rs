@@ -10,30 +10,24 @@ use tokio::time::Instant;
 use super::error::VendorError;
 use super::{Purpose, audit::object, job::Job};
 
-/// Maximum number of writes that are kept.
 const KEPT: usize = 50;
 
-/// The last writes to the vendor. Clones share the state.
+/// Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writes(Arc<Mutex<VecDeque<Write>>>);
 
-/// One vendor write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Write {
     /// Time at which the write was answered.
     pub(crate) at: Instant,
     /// The vendor's name of the operation.
     pub(crate) operation: &'static str,
-    /// The object of the write.
     pub(crate) object: Option<String>,
-    /// The caller that requested the write.
     pub(crate) controller: &'static str,
-    /// The error, if the write failed.
     pub(crate) error: Option<String>,
 }
 
 impl Writes {
-    /// Records an answered request.
     pub(super) fn note(&self, job: &Job, error: Option<&VendorError>) {
         if !job.operation.write {
             return;
@@ -51,7 +45,7 @@ impl Writes {
         kept.push_front(write);
     }
 
-    /// Returns the last writes, the newest first.
+    /// The newest write comes first.
     pub(super) fn all(&self) -> Vec<Write> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }

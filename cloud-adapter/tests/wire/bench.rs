@@ -1,4 +1,4 @@
-//! The test bench: a port whose gate admits or refuses callers, and a service that returns the caller's role and name.
+//! The test bench. Its port admits or refuses callers, and its service returns the caller's role and name.
 
 use std::{
     convert::Infallible,
@@ -42,7 +42,6 @@ pub(crate) const NAME: &str = "cloud-adapter";
 /// Timeout that is longer than any step of these tests.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Settings of the port under test.
 pub(crate) struct Setting {
     pub(crate) authentication: Authentication,
     pub(crate) identities: &'static [&'static str],
@@ -63,7 +62,6 @@ impl Default for Setting {
     }
 }
 
-/// A running port and its metrics.
 pub(crate) struct Bench {
     pub(crate) address: SocketAddr,
     pub(crate) stop: CancellationToken,
@@ -105,20 +103,17 @@ impl Bench {
         Self { address, stop, registry, serving }
     }
 
-    /// Returns the page of metrics.
     pub(crate) fn page(&self) -> String {
         let mut page = String::new();
         prometheus_client::encoding::text::encode(&mut page, &self.registry).expect("text");
         page
     }
 
-    /// Creates a plaintext client.
     pub(crate) fn plain(&self) -> Client {
         let endpoint = Endpoint::try_from(format!("http://{}", self.address)).expect("a URL");
         Client { channel: endpoint.connect_lazy(), token: None }
     }
 
-    /// Creates a client that trusts this CA, with an optional client certificate.
     pub(crate) fn secure(&self, ca: &Ca, own: Option<&Pair>) -> Client {
         let (connector, address) = (TlsConnector::from(Arc::new(client_config(ca, own))), self.address);
         let connect = service_fn(move |_uri| {
@@ -155,7 +150,6 @@ fn client_config(ca: &Ca, own: Option<&Pair>) -> ClientConfig {
     config
 }
 
-/// A client that makes calls.
 #[derive(Clone)]
 pub(crate) struct Client {
     channel: Channel,

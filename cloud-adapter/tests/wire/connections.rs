@@ -1,4 +1,4 @@
-//! Limits of connections: idle connections, old connections and slow handshakes.
+//! Tests the limits of connections: idle connections, old connections and slow handshakes.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ async fn slow_handshakes_delay_no_other_connection() {
     let mut ends = Vec::new();
     for mut stream in slow {
         let read = stream.read_to_end(&mut ends);
-        // Reset or closed: the connection has ended either way.
+        // The result of the read does not matter, because a reset and a close both end the connection.
         let _over = tokio::time::timeout(TIMEOUT, read).await.expect("the connection has ended").is_ok();
     }
     let page = bench.page();

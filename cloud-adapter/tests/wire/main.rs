@@ -1,4 +1,4 @@
-//! The gate and the port over real connections: admission of callers, and limits of connections.
+//! Tests the port and its gate, which authenticates callers, over real connections: admission of callers, and limits of connections.
 
 #![expect(
     clippy::expect_used,

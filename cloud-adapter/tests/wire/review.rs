@@ -1,4 +1,5 @@
-//! Tests with a fake API server that reviews tokens and publishes keys. Reviews and keys are not objects, so they are routes of this test.
+//! Tests with a fake API server that reviews tokens and publishes keys. Token reviews and keys are not stored objects, so this test serves
+//! them through routes of its own.
 
 use std::sync::{Arc, Mutex};
 

@@ -27,7 +27,6 @@ const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// The taint that kubelets set on nodes that no cloud provider has initialised.
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
-/// The resources that are read.
 pub(super) const LEASES: &str = "leases";
 pub(super) const PODS: &str = "pods";
 pub(super) const SERVICES: &str = "services";
@@ -50,13 +49,11 @@ pub struct Former {
 }
 
 impl Former {
-    /// Whether another cloud controller manager runs, or may run.
     pub(crate) fn runs(&self) -> bool {
         let unread = [LEASES, PODS].iter().any(|what| self.unread.contains_key(*what));
         unread || !self.pods.is_empty() || self.lease.as_ref().is_some_and(|it| it.running)
     }
 
-    /// Returns a report in which nothing could be read.
     pub(crate) fn unread(why: &str) -> Self {
         let unread = [LEASES, PODS, SERVICES, NODES].map(|what| (what.to_owned(), why.to_owned())).into();
         Self { unread, ..Self::default() }
@@ -75,7 +72,6 @@ pub struct FormerLease {
     pub running: bool,
 }
 
-/// Reads what another cloud controller manager left.
 pub(crate) async fn read(cluster: &Cluster, now: Timestamp) -> (Former, Vec<Missing>) {
     let (mut former, mut missing, mut unread) = (Former::default(), Vec::new(), BTreeMap::new());
     let mut lacks = |what: &str, why: Missing| {
@@ -144,7 +140,6 @@ fn key(service: &Service) -> String {
     format!("{}/{}", service.namespace().unwrap_or_default(), service.name_any())
 }
 
-/// Whether no cloud provider has initialised the node yet.
 pub(crate) fn is_uninitialised(node: &Node) -> bool {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     taints.into_iter().any(|taint| taint.key == UNINITIALIZED)

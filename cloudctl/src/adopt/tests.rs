@@ -1,4 +1,4 @@
-//! Tests of which reports are safe, and which are not.
+//! Tests which reports are safe, and which are not.
 
 use insta::assert_snapshot;
 

@@ -72,7 +72,7 @@ pub(super) fn of_pages(status: &StatusReport) -> Vec<Check> {
     ]
 }
 
-/// An adapter of another project has versions of its own.
+/// An adapter of another project has its own version numbers, so its version is not compared with the controllers' versions.
 fn versions(
     adapters: &[ProcessReport<AdapterStatus>],
     controllers: &[ProcessReport<ControllerStatus>],

@@ -20,7 +20,7 @@ use crate::{
     words::named,
 };
 
-/// The oldest supported minor version of Kubernetes 1. Source: helm/cloud-controllers/Chart.yaml, `kubeVersion`.
+/// The oldest supported minor version of Kubernetes 1.x. Source: helm/cloud-controllers/Chart.yaml, `kubeVersion`.
 const OLDEST_MINOR: u32 = 33;
 /// The label with the Pod Security Standard that a namespace enforces.
 const ENFORCED: &str = "pod-security.kubernetes.io/enforce";

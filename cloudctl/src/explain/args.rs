@@ -70,7 +70,7 @@ fn type_of(word: &str) -> Option<&'static str> {
 }
 
 impl ExplainArgs {
-    /// Returns the object. `namespace`: the value of `-n`.
+    /// `namespace`: the value of `-n`.
     pub(super) fn asked(&self, namespace: Option<&str>) -> Result<Asked, String> {
         let (word, name) = match (self.first.split_once('/'), self.name.as_deref()) {
             (Some((word, name)), None) => (word, name),
@@ -91,7 +91,6 @@ impl ExplainArgs {
 }
 
 impl Asked {
-    /// The controllers that may manage the object.
     pub(super) const fn controllers(&self) -> &'static [Component] {
         match self {
             Self::Node(_) => &[Component::NodeController, Component::RouteController],
@@ -99,7 +98,7 @@ impl Asked {
         }
     }
 
-    /// Returns the object. `home`: the namespace of the kubeconfig's context.
+    /// `home`: the namespace of the kubeconfig's context.
     pub(super) fn object(&self, home: &str) -> Object {
         match self {
             Self::Node(name) => Object::node(name),

@@ -44,7 +44,7 @@ impl Report for ExplainReport {
         &self.missing
     }
 
-    /// The report is well only if the object is known, does not wait, and is managed by the controllers.
+    /// A report is good only if the object is known, does not wait, and is managed by the controllers.
     fn is_well(&self) -> bool {
         let well = |it: &Explanation| match it.state {
             State::NotLookedAt | State::Working | State::Settled => it.held,

@@ -21,7 +21,6 @@ const LISTINGS_SHARE: f64 = 0.2;
 /// Advised queue limits are rounded up to a multiple of this number of calls.
 const QUEUE_STEP: usize = 1_024;
 
-/// A change to the file, and its reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Advice {
@@ -29,14 +28,13 @@ pub(crate) struct Advice {
     pub(crate) text: String,
     /// The key in the file.
     pub(crate) key: String,
-    /// The value to write to the file.
     pub(crate) value: String,
     /// The same change, applied to the next simulation.
     #[serde(skip)]
     change: Change,
 }
 
-/// The effect of following a piece of advice.
+/// What a piece of advice changes in the simulation.
 #[derive(Clone, Debug, PartialEq)]
 enum Change {
     Limit(String, RateLimit),
@@ -86,7 +84,6 @@ pub(crate) fn applied(question: &Question, advice: &[Advice]) -> Option<Question
     (better.config.limits != question.config.limits).then_some(better)
 }
 
-/// Advises on queue limits that are too low.
 fn queue(question: &Question, refused: u64) -> Option<Advice> {
     let mut queue = question.config.limits.queue;
     let services = usize::try_from(question.services).unwrap_or(usize::MAX);
@@ -210,7 +207,6 @@ fn mode(question: &Question) -> Option<Advice> {
     })
 }
 
-/// The advised limit of a bucket.
 fn limit(earlier: &[Advice], name: &str) -> Option<RateLimit> {
     earlier.iter().find_map(|one| match &one.change {
         Change::Limit(bucket, limit) if bucket == name => Some(*limit),

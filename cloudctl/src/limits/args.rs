@@ -40,7 +40,6 @@ fn up_to(most: u64) -> RangedU64ValueParser<u32> {
 }
 
 impl SimulateArgs {
-    /// Reads the file.
     pub(crate) fn question(&self) -> Result<Question, Usage> {
         let path = self.limits.display();
         let text = if self.limits.as_os_str() == "-" {
@@ -61,18 +60,15 @@ pub(crate) struct Question {
     pub(crate) nodes: u32,
     /// Number of Services of type LoadBalancer, with one port each.
     pub(crate) services: u32,
-    /// Number of routes to the nodes' pods.
     pub(crate) routes: u32,
-    /// The cloud whose calls are simulated.
     pub(crate) cloud: Cloud,
-    /// The adapter's settings.
     pub(crate) config: cloud_adapter::Config,
 }
 
 impl Question {
     /// Parses the text of the adapter's file with the adapter's own code. The cluster has one route per node.
     pub(crate) fn new(nodes: u32, services: u32, text: &str, cloud: Cloud) -> Result<Self, String> {
-        // The adapter also refuses an empty file: an editor that writes a file in place truncates it first.
+        // The adapter also refuses an empty file, because an editor that writes a file in place truncates it first.
         if text.trim().is_empty() {
             return Err("the file is empty: write {} to use the adapter's own limits".to_owned());
         }

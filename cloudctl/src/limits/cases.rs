@@ -13,27 +13,22 @@ pub(crate) const CONVERGENCE_MAX: Duration = Duration::from_mins(5);
 pub(crate) const USERS: u32 = 20;
 /// Factor by which an advised rate exceeds the need of the case, so that other calls can be sent.
 const HEADROOM: f64 = 1.1;
-/// A rate that has the effect of no limit. The adapter refuses a file with a higher rate.
 const UNLIMITED: f64 = 100_000.0;
 
-/// The kind of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A start: the adapter and the controllers start.
     Start,
     /// A start, during which users create Services.
     Users,
-    /// A node joins the cluster.
     Joins,
 }
 
-/// A case and its result.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) kind: Kind,
     /// Whether the case takes too long.
     pub(crate) late: bool,
-    /// The limit that determines how long the case takes.
     pub(crate) bound_by: Option<Bound>,
     /// All calls of the case. For a case that never converges, these are the calls of a run that converges with higher limits, because
     /// unsent calls are not counted.
@@ -59,7 +54,7 @@ impl Case {
         Self { kind, late, bound_by: scenario.bound_by.clone(), whole }
     }
 
-    /// Returns the rate at which the case's calls of a bucket are finished in this time.
+    /// Returns the rate that finishes the case's calls of this bucket in time `within`.
     pub(crate) fn wanted(&self, used: &BucketUse, burst: u32, within: Duration) -> f64 {
         rate(self.waiting(used, burst), within)
     }
@@ -71,7 +66,6 @@ impl Case {
     }
 }
 
-/// Returns the question without limits on rates.
 fn unlimited(question: &Question) -> Question {
     let mut free = question.clone();
     free.config.limits.buckets.values_mut().for_each(|bucket| bucket.limit.rate = UNLIMITED);
@@ -89,7 +83,6 @@ fn enough(question: &Question, run: &Scenario) -> Question {
     faster
 }
 
-/// Returns the rate at which this number of calls is finished in this time.
 fn rate(calls: f64, within: Duration) -> f64 {
     calls * HEADROOM / within.as_secs_f64()
 }

@@ -80,7 +80,6 @@ pub(crate) struct Model {
     pub(crate) single_reads: Option<(Operation, Operation)>,
     /// Whether a separate call reads the members of each changed pool.
     pub(crate) reads_members: bool,
-    /// Number of routes created in one batch.
     pub(crate) route_batch: u32,
     /// The calls that create this number of routes, one after the other.
     pub(crate) create_routes: fn(u32) -> Vec<Operation>,

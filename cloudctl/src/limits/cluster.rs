@@ -1,8 +1,8 @@
 //! A model of a cluster and its adapter that contains only what causes vendor calls. It has shared listings, load balancers that converge
 //! one write after the other, and routes in batches.
 //!
-//! The model leaves out what changes few calls: deadlines of requests, and requests that controllers repeat while their load balancers are
-//! pending.
+//! The model omits what hardly changes the number of calls: deadlines of requests, and requests that controllers repeat while their load
+//! balancers are pending.
 
 mod balancers;
 mod listings;
@@ -51,7 +51,6 @@ pub(crate) struct Setup {
     pub(crate) starts: bool,
     /// The objects in the cloud at the beginning.
     pub(crate) stock: Stock,
-    /// Load balancers to create.
     pub(crate) create: u32,
     /// Times at which users create load balancers, one at each.
     pub(crate) users: Vec<Duration>,
@@ -59,7 +58,6 @@ pub(crate) struct Setup {
     pub(crate) node: bool,
     /// Number of load balancers that the node joins.
     pub(crate) join: u32,
-    /// Number of routes to create.
     pub(crate) routes: u32,
 }
 
@@ -72,13 +70,11 @@ pub(crate) struct Milestones {
 }
 
 impl Milestones {
-    /// The latest of these times, if all parts were reached.
     pub(crate) fn all(&self) -> Option<Time> {
         Some(self.nodes?.max(self.routes?).max(self.balancers?))
     }
 }
 
-/// The state of one run.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     model: &'static Model,
@@ -173,7 +169,8 @@ impl Cluster {
         }
     }
 
-    /// Begins with all objects known. For a joining node, the adapter lists instances live, and the other changes follow.
+    /// Starts a run in which the adapter already knows all objects. For a joining node, it first lists instances live; the other changes
+    /// follow.
     fn begin_in_sync(&mut self, node: bool) {
         let now = self.world.now();
         for what in Collection::ALL {
@@ -230,7 +227,6 @@ fn page_size(cache: &cloud_adapter::CacheSettings, what: Collection) -> Option<u
     settings(cache, what).page_size
 }
 
-/// Returns the settings of a collection in the file.
 pub(crate) fn settings(
     cache: &cloud_adapter::CacheSettings,
     what: Collection,
@@ -242,7 +238,6 @@ pub(crate) fn settings(
     }
 }
 
-/// Describes a caller in the adapter itself.
 fn adapter(what: &str, class: Class) -> Caller {
     Caller { class, controller: "adapter", object: Arc::from(what), user: false, periodic: false }
 }

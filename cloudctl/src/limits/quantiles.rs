@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// Quantiles in seconds, rounded to milliseconds, by the nearest-rank method: each is a value that was measured.
+/// Quantiles in seconds, rounded to milliseconds. They use the nearest-rank method, so each quantile is a value that was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Quantiles {
@@ -17,7 +17,7 @@ pub(crate) struct Quantiles {
 }
 
 impl Quantiles {
-    /// Returns the quantiles of these durations. `None` if there are no durations.
+    /// `None` if there are no durations.
     pub(crate) fn of(times: &[Duration]) -> Option<Self> {
         let mut times = times.to_vec();
         times.sort_unstable();
@@ -49,7 +49,6 @@ pub(crate) fn in_words(time: f64) -> String {
     }
 }
 
-/// Like [`in_words`], for a [`Duration`].
 pub(crate) fn span(time: Duration) -> String {
     in_words(seconds(time))
 }

@@ -7,16 +7,13 @@ use crate::limits::{
     results::{Scenario, Steady, Users},
 };
 
-/// The effect of the limits on the cluster.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Report {
-    /// The cloud whose calls were simulated.
     pub(crate) cloud: Cloud,
     pub(crate) nodes: u32,
     /// Number of Services of type LoadBalancer, with one port each.
     pub(crate) services: u32,
-    /// Number of routes to the nodes' pods.
     pub(crate) routes: u32,
     /// Families for which neither the file nor the driver has limits.
     pub(crate) assumed: Vec<&'static str>,
@@ -24,11 +21,9 @@ pub(crate) struct Report {
     pub(crate) bootstrap: Scenario,
     /// Services that users create during the start. `None`: the start never ends.
     pub(crate) users: Option<Users>,
-    /// An hour in which nothing changes.
     pub(crate) steady: Steady,
     /// A node joins a cluster that has converged.
     pub(crate) joins: Scenario,
-    /// The limits to change.
     pub(crate) advice: Vec<Advice>,
     /// The start after all advice was followed. `None`: the advice would not change the start.
     pub(crate) advised_bootstrap: Option<Scenario>,

@@ -32,11 +32,9 @@ pub(crate) struct Scenario {
     pub(crate) load_balancers_seconds: Option<f64>,
     /// The limit that determines the duration. `None` if the latency of the calls determines the duration.
     pub(crate) bound_by: Option<Bound>,
-    /// The calls, by family.
     pub(crate) calls: Vec<CallCount>,
     /// How long calls waited, most urgent class first.
     pub(crate) waits: Vec<ClassWait>,
-    /// The buckets, and how much of each was used.
     pub(crate) buckets: Vec<BucketUse>,
     /// Calls that the full queue refused at first.
     pub(crate) refused: u64,
@@ -52,35 +50,28 @@ pub(crate) struct Bound {
     pub(crate) used: f64,
 }
 
-/// Number of calls of a family.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct CallCount {
     pub(crate) family: &'static str,
-    /// Number of calls that change nothing.
     pub(crate) reads: u32,
-    /// Number of calls that change something.
     pub(crate) writes: u32,
 }
 
-/// Calls of one class.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ClassWait {
     pub(crate) class: &'static str,
     pub(crate) calls: usize,
-    /// How long the calls waited in the queue.
     pub(crate) wait: Quantiles,
 }
 
-/// One bucket, and its usage.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BucketUse {
     pub(crate) bucket: String,
     /// The rate of the bucket, in calls per second.
     pub(crate) rate: f64,
-    /// Number of calls that used the bucket.
     pub(crate) calls: u64,
     /// Number of these calls that a user or node waited for: all except periodic listings.
     pub(crate) awaited: u64,
@@ -88,7 +79,6 @@ pub(crate) struct BucketUse {
     pub(crate) used: f64,
 }
 
-/// Services that users create during a start.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Users {
@@ -103,7 +93,6 @@ pub(crate) struct Users {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Steady {
-    /// Calls of the hour, by family.
     pub(crate) families: Vec<FamilyShare>,
     /// The periodic listings that cause the calls.
     pub(crate) listings: Vec<Listed>,
@@ -114,19 +103,16 @@ pub(crate) struct Steady {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FamilyShare {
     pub(crate) family: &'static str,
-    /// Number of calls in an average hour.
     pub(crate) calls_per_hour: f64,
     /// Used share of the capacity of the family's bucket, from 0 to 1.
     pub(crate) share: f64,
 }
 
-/// A collection that is listed periodically.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Listed {
     /// The collection's section below `cache` in the file.
     pub(crate) collection: &'static str,
-    /// The interval between listings.
     pub(crate) every_seconds: f64,
     /// Calls of one listing, by family.
     pub(crate) calls: Vec<CallCount>,
@@ -147,7 +133,6 @@ impl Listed {
 }
 
 impl Scenario {
-    /// The result of a run.
     pub(crate) fn of(cluster: &Cluster, question: &Question) -> Self {
         let reached = &cluster.reached;
         let at = |time: Option<Time>| time.map(|time| seconds(time.since(Time::ZERO)));
@@ -205,7 +190,6 @@ fn in_flight<'a>(
     })
 }
 
-/// Returns the limit on calls in flight for a family.
 pub(crate) fn most_in_flight(question: &Question, family: &str) -> u32 {
     question.config.limits.concurrency.get(family).copied().unwrap_or(IN_FLIGHT)
 }

@@ -15,7 +15,7 @@ use crate::limits::{
     results::{FamilyShare, Listed, Scenario, Steady, Users},
 };
 
-/// Duration that is long enough for listings in progress at its end not to matter.
+/// Length of the simulation from which an average hour is computed. It is long enough that listings in progress at its end do not matter.
 const DAY: Duration = Duration::from_hours(24);
 
 /// Candidates for the time that the calls of one bucket may take. Consecutive steps have to share the total time, so the first candidate
@@ -36,7 +36,6 @@ struct Results {
     cases: [Case; 3],
 }
 
-/// Simulates all events, and gives advice.
 pub(crate) fn simulate(question: &Question) -> Report {
     let results = run_all(question);
     let steady = steady(question);

@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use cloud_adapter::vendor::{Family, Operation};
 use cloud_budget::Class;
 
-/// The caller of a vendor call.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) class: Class,
@@ -17,7 +16,6 @@ pub(crate) struct Caller {
     pub(crate) periodic: bool,
 }
 
-/// The calls of a run, and how long they waited.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) families: BTreeMap<Family, Calls>,
@@ -29,7 +27,6 @@ pub(crate) struct Tally {
     pub(crate) refused: u64,
 }
 
-/// Calls of a family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Calls {
     pub(crate) reads: u32,

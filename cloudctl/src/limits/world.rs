@@ -12,7 +12,6 @@ use crate::limits::tally::{Caller, Tally};
 pub(crate) const READ: Duration = Duration::from_millis(200);
 pub(crate) const WRITE: Duration = Duration::from_millis(500);
 
-/// A requested call.
 #[derive(Clone, Debug)]
 pub(crate) struct Request<E> {
     pub(crate) operation: Operation,
@@ -21,7 +20,6 @@ pub(crate) struct Request<E> {
     pub(crate) answered: E,
 }
 
-/// An event at a certain time.
 #[derive(Debug)]
 enum Event<E> {
     Answered(Ticket),
@@ -30,7 +28,6 @@ enum Event<E> {
     Timer(E),
 }
 
-/// The simulated world of one run.
 #[derive(Debug)]
 pub(crate) struct World<E> {
     scheduler: Scheduler,
@@ -73,7 +70,6 @@ impl<E: Clone> World<E> {
         }
     }
 
-    /// Schedules a timer.
     pub(crate) fn schedule(&mut self, at: Time, event: E) {
         self.push(at, Event::Timer(event));
     }

@@ -12,7 +12,6 @@ const SERVICE: &str = "kubernetes.io/service-name";
 /// The name of the resource in the list of what could not be read.
 const SLICES: &str = "endpointslices";
 
-/// Whether an endpoint of the Service is ready.
 pub(crate) async fn any_ready(cluster: &Cluster, namespace: &str, name: &str) -> Result<bool, Missing> {
     let api: Api<EndpointSlice> = cluster.namespaced(namespace);
     let params = ListParams::default().labels(&format!("{SERVICE}={name}"));

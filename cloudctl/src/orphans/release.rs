@@ -22,7 +22,6 @@ use crate::{
     session::{Session, Usage},
 };
 
-/// Interval between reads of the pages.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The result of a release.

@@ -42,7 +42,6 @@ impl Report for OrphansReport {
     }
 }
 
-/// One row per orphan.
 pub(super) fn table(orphans: &[Orphan], now: Timestamp) -> Table {
     let mut table =
         Table::new(&["UID", "FORMER SERVICE", "IN THE CLOUD", "SINCE", "RELEASED", "WHY IT STAYS"]);

@@ -32,7 +32,6 @@ impl TextStyle {
     }
 }
 
-/// A cell of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cell {
     text: String,
@@ -71,14 +70,12 @@ impl From<u64> for Cell {
     }
 }
 
-/// A table: rows below a header.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
-    /// Creates an empty table with this header.
     pub(crate) fn new(head: &[&str]) -> Self {
         Self { rows: vec![head.iter().map(|word| Cell::new(TextStyle::Dim, *word)).collect()] }
     }

@@ -36,32 +36,27 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// Whether the replica has reconciled all objects of its shards.
     pub(crate) fn is_complete(&self) -> bool {
         self.looked_at >= self.of
     }
 }
 
-/// The plans of all replicas that were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Gathered {
-    /// The replicas whose plans were read.
     pub(crate) planners: Vec<Planner>,
     /// The plans, sorted by kind, key and controller.
     pub(crate) objects: Vec<Planned>,
-    /// What the pages do not cover.
     pub(crate) gaps: Vec<String>,
 }
 
-/// The plan of a replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Read {
     planner: Planner,
     objects: Vec<Planned>,
 }
 
-/// Reads the holders of the shards first, and then all plans. So a shard that a replica acquires between the two reads is in that replica's
-/// plan, and a shard that no replica held is reported as a gap.
+/// Reads the holders of the shards first, and then all plans. If a replica acquires a shard between the two reads, the shard is in that
+/// replica's plan. A shard that no replica held is reported as a gap.
 pub(crate) async fn all(session: &mut Session) -> Gathered {
     let pages = session.pages::<ControllerStatus>(&Component::CONTROLLERS, "/status").await;
     let found = |component: &&Component| session.processes.iter().any(|it| it.component == **component);
@@ -96,7 +91,7 @@ async fn of_process(session: &Session, process: &Process) -> (Option<Read>, Opti
         add(read.get_or_insert_default(), process, plans);
         match after {
             None => return (read, None),
-            // Without this check of increasing keys, a faulty page could repeat itself without end.
+            // The keys must increase. Otherwise a faulty replica could return the same page up to [`PAGES`] times.
             Some(after) if after <= before => break,
             Some(after) => {
                 path = format!("/plan?after={after}");
@@ -107,7 +102,6 @@ async fn of_process(session: &Session, process: &Process) -> (Option<Read>, Opti
     (read, Some(process.lacks("/plan has too many pages: only the first pages are shown")))
 }
 
-/// Adds a page.
 fn add(read: &mut Read, process: &Process, plans: Plans) {
     let Plans { controller, dry_run, looked_at, of, objects, .. } = plans;
     let more = u64::try_from(objects.len()).unwrap_or(u64::MAX);

@@ -23,7 +23,6 @@ pub struct Price {
     pub at_least_seconds: Option<f64>,
 }
 
-/// Computes the cost of these steps, by family.
 pub(super) fn of<'a>(
     steps: impl Iterator<Item = &'a VendorStep>,
     adapter: Option<&AdapterStatus>,

@@ -1,4 +1,4 @@
-//! Tests of which processes are found, and of how their answers are interpreted.
+//! Tests which processes are found, and how their answers are interpreted.
 
 use ::http::StatusCode;
 use serde_json::json;

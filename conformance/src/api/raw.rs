@@ -9,7 +9,6 @@ use tonic::{
     codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
 };
 
-/// Calls a unary method.
 pub(super) async fn call(
     channel: AdapterChannel,
     path: &'static str,

@@ -29,7 +29,7 @@ pub struct Watch<T> {
 pub enum Mirror<I> {
     /// A Reset: all items received so far are invalid.
     Reset(Reset),
-    /// An item of the listing.
+    /// Items of the listing.
     Items(Vec<I>),
     /// The listing is complete.
     Synced(Synced),
@@ -60,7 +60,7 @@ pub trait Event: Debug + Sized {
     fn key(item: &Self::Item) -> &str;
 }
 
-/// A complete listing: from the last Reset to Synced.
+/// A complete listing: all messages from the last Reset to Synced.
 #[derive(Clone, Debug)]
 pub struct Listing<I> {
     /// The scope in the Reset event.
@@ -129,7 +129,7 @@ impl<T: Event> Watch<T> {
     }
 }
 
-/// Implements [`Event`] for the response of one watch. Each watch has its own types for the same events.
+/// Implements [`Event`] for the response of one watch. A macro is needed, because each watch has its own types for the same events.
 macro_rules! event {
     ($response:ident, $module:ident, $item:ident, $key:ident, $gone:ident => $evidence:expr) => {
         impl Event for $response {

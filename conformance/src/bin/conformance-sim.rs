@@ -80,7 +80,7 @@ async fn answer(what: What) -> anyhow::Result<ExitCode> {
             match Options::try_parse_from(flags.into_iter().chain(suite)) {
                 Ok(options) => Ok(program::main(options).await),
                 Err(error) => {
-                    // `exit` ends the process without running destructors, so the lanes must be dropped first.
+                    // Drop the lanes first, because `exit` ends the process without running destructors.
                     drop(setting);
                     error.exit()
                 }

@@ -43,5 +43,4 @@ pub(super) const CHECKS: &[Check] = &[
         .within(300),
 ];
 
-/// Prerequisites of the checks of throttling.
 const THROTTLED: &[Need] = &[Need::Proxy, LIMITS, INSTANCES, CREATE];

@@ -53,7 +53,6 @@ pub(super) const CHECKS: &[Check] = &[
         ]),
 ];
 
-/// Shortest retry delay of a refusal for lack of budget.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 /// Maximum bytes of a string, unless its field documents another limit.
 const STRING_MAX: usize = 256;
@@ -112,7 +111,7 @@ async fn unknown_parameter(cx: &Context) -> Verdict {
     let api = cx.service()?;
     let strange = with("conformance-no-such-parameter");
     expect::refused(api.ensure_load_balancer(strange.request).await, Reason::UnknownParameter)?;
-    // Simulates a typing error, in which one letter of the longest key is doubled.
+    // A typing error: one letter of the longest key is doubled.
     let Some(key) = cx.info().parameters.iter().map(|one| one.key.as_str()).max_by_key(|key| key.len())
     else {
         return Ok(());
@@ -281,8 +280,8 @@ async fn missing_field(cx: &Context) -> Verdict {
     expect::names(&error, "id")
 }
 
-/// common.proto, `REASON_VENDOR_AUTH` and `REASON_VENDOR_FORBIDDEN`: rejected credentials never prove absence. For every status with which
-/// vendors reject credentials, no call and no item reports an object as gone, and a look-up by name fails.
+/// common.proto, `REASON_VENDOR_AUTH` and `REASON_VENDOR_FORBIDDEN`: rejected credentials never prove absence. The check tries every status
+/// with which vendors reject credentials. No call and no item may report an object as gone, and a look-up by name must fail.
 async fn auth_is_not_absence(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let cluster = cx.cluster();
@@ -372,8 +371,7 @@ async fn weightless(cx: &Context, machines: &[Instance]) -> Verdict {
 /// Maximum difference between the wall clocks of adapter and suite.
 const CLOCKS: Duration = Duration::from_secs(2);
 
-/// common.proto, `ItemError.metadata`: an error has the vendor's ID of the request that caused it, so that the vendor's support can find
-/// the request.
+/// common.proto, `ItemError.metadata`: an error carries the vendor's request ID, with which the vendor's support can find the request.
 async fn request_id(cx: &Context) -> Verdict {
     const ID: &str = "req-conformance-7f3a";
     let machines = cx.machines(1).await?;

@@ -48,7 +48,6 @@ pub(super) const CHECKS: &[Check] = &[
         .section("adapter_service.proto, GetInfoResponse.instance_id"),
 ];
 
-/// The contract's package.
 const PACKAGE: &str = "cloudadapter.v1alpha1";
 /// The contract's services, each with the capability that requires it. If the capability is `None`, every adapter serves the service.
 const SERVICES: [(&str, Option<&str>); 4] = [
@@ -61,7 +60,7 @@ const SERVICES: [(&str, Option<&str>); 4] = [
 const SERVING: i32 = 1;
 /// The maximum duration of a status request. The adapter answers it from memory.
 const STATUS_WITHIN: Duration = Duration::from_millis(50);
-/// The number of attempts. A busy host may delay some of them.
+/// Several attempts, because a busy host may delay some of them.
 const STATUS_TRIES: usize = 10;
 /// Time limit for all other calls.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -161,7 +160,7 @@ async fn status(cx: &Context) -> Verdict {
     }
     expect::shown(quickest <= STATUS_WITHIN, "a status arrives within 50 ms", &quickest)?;
     let calls = cx.proxy()?.since(mark);
-    // The adapter's periodic refreshes are listings, and there are fewer of them than of these requests.
+    // The adapter's periodic refreshes are listings, and they are fewer than the status requests of this check.
     let few = calls.only(|call| call.list.is_none()).is_empty() && calls.len() < STATUS_TRIES;
     expect::that(few, "a status causes no vendor call", || calls.to_string())
 }
@@ -182,14 +181,13 @@ async fn health(cx: &Context) -> Verdict {
     }
     match cx.replicas(Role::ServiceController)?.as_slice() {
         [] => cx.without(Need::Replicas),
-        // The check calls the standby replica with a method for load balancers.
+        // The standby replica is called with a method for load balancers.
         _ if !cx.can("loadbalancers") => cx.without(Need::Capability("loadbalancers")),
         replicas => standby(cx, replicas).await?,
     }
     Ok(())
 }
 
-/// Returns the services of the contract that the adapter must serve according to its capabilities.
 fn served(cx: &Context) -> impl Iterator<Item = &'static str> {
     let capable = SERVICES.into_iter().filter(|(_, capability)| capability.is_none_or(|name| cx.can(name)));
     capable.map(|(service, _)| service)
@@ -247,7 +245,7 @@ async fn reflection(cx: &Context) -> Verdict {
     expect::that(lacking.is_empty(), wants, || format!("missing or different: {}", lacking.join(", ")))
 }
 
-/// Finds an imported file of the contract that was not received yet.
+/// Returns the name of an imported contract file that was not received yet.
 fn missing(reported: &BTreeMap<String, FileDescriptorProto>) -> Option<String> {
     let imports = reported.values().flat_map(|file| &file.dependency);
     imports

@@ -44,8 +44,8 @@ const FOREIGN: &[Need] = &[ROUTES, CREATE, Need::Hook(Hook::CreateRoute), Need::
 /// The expected outcomes of a request with two items.
 const APPLIED: [Outcome; 2] = [Outcome::Applied; 2];
 
-/// Moves routes to other instances. If the vendor has no tags for routes, the old routes are deleted first: without tags, a route that does
-/// not lead to its node's instance has no owner.
+/// Moves routes to other instances. Without route tags, the old routes are deleted first, because a route that does not lead to its node's
+/// instance then has no owner.
 async fn moved(cx: &Context, cluster: &Cluster, from: &[RouteUpsert; 2], to: &[RouteUpsert; 2]) -> Verdict {
     if !cx.has_route_tags() {
         let deletes = from.iter().map(removal).collect();
@@ -56,8 +56,8 @@ async fn moved(cx: &Context, cluster: &Cluster, from: &[RouteUpsert; 2], to: &[R
     became(&results, &APPLIED, "routes to other instances are created")
 }
 
-/// Repeats a request until no item is PENDING. Returns the result of each item, first the upserts and then the deletes. An item that was
-/// PENDING and is now in the desired state counts as APPLIED. Refusals with a retry delay are retried.
+/// Repeats a request until no item is PENDING, obeying retry delays. Returns the result of each item, first the upserts and then the
+/// deletes. An item that was PENDING and is now in the desired state counts as APPLIED.
 async fn apply(cx: &Context, request: &ApplyRoutesRequest) -> Result<Vec<RouteResult>, Stop> {
     let end = Instant::now() + cx.params().timings.converge;
     let api = cx.route()?.within(DEADLINE);
@@ -83,7 +83,6 @@ async fn apply(cx: &Context, request: &ApplyRoutesRequest) -> Result<Vec<RouteRe
     }
 }
 
-/// Asserts that there is a result for each item.
 fn in_order(request: &ApplyRoutesRequest, results: Vec<RouteResult>) -> Result<Vec<RouteResult>, Stop> {
     let asked = request.upserts.iter().map(|one| &one.key);
     let asked = asked.chain(request.deletes.iter().map(|one| &one.key));
@@ -109,7 +108,6 @@ fn merged(before: Vec<RouteResult>, now: Vec<RouteResult>) -> Vec<RouteResult> {
     before.zip(now).map(merge).collect()
 }
 
-/// Asserts that each item has the wanted outcome.
 fn became(results: &[RouteResult], wanted: &[Outcome], wants: &str) -> Verdict {
     let holds = results.iter().map(RouteResult::outcome).eq(wanted.iter().copied());
     expect::that(holds, wants, || format!("{results:?}; expected {wanted:?}"))
@@ -133,7 +131,6 @@ async fn route_to(cx: &Context, cluster: &Cluster, destination: &str) -> Result<
     Ok(listed.into_iter().find(|route| route.destination == destination))
 }
 
-/// Asserts that a route is unchanged.
 async fn is_as_it_was(cx: &Context, cluster: &Cluster, route: &Route) -> Verdict {
     let now = route_to(cx, cluster, &route.destination).await?;
     let wants = format!("the route to {} ({:?}) is unchanged", route.destination, route.owner());

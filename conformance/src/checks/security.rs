@@ -38,7 +38,6 @@ pub(super) const CHECKS: &[Check] = &[
         .needs(&[Need::Proxy, Need::Param("samples.canary"), CREATE, INSTANCES, BALANCERS]),
 ];
 
-/// Every method of the contract.
 const METHODS: [&str; 10] = [
     "/cloudadapter.v1alpha1.AdapterService/GetInfo",
     "/cloudadapter.v1alpha1.AdapterService/WatchStatus",
@@ -53,7 +52,6 @@ const METHODS: [&str; 10] = [
 ];
 /// The health check, which each controller and operator may call.
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
-/// The path of a service that does not exist.
 const NOWHERE: &str = "/conformance.v1.NoSuchService/Call";
 
 /// Bytes that are not a valid message. The adapter must refuse a caller without permission before it decodes the message.

@@ -1,4 +1,4 @@
-//! Waits until the adapter has recovered from injected faults, so that they do not affect the next check.
+//! Waits until the adapter has recovered from injected faults, so that the faults do not affect the next check.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +9,7 @@ use crate::{api::Role, hooks::Hook, lane::FIRST_ANSWER, verdict::Stop};
 
 /// Limit for a status report, which the adapter has in memory.
 const STATUS_WITHIN: Duration = Duration::from_secs(2);
-/// A bucket whose rate is below this fraction of the configured rate has lowered its rate because the vendor throttled calls.
+/// A rate below this fraction of the configured rate means that the adapter has lowered it, because the vendor throttled calls.
 const LEARNED: f64 = 0.9;
 
 impl Context {
@@ -35,7 +35,7 @@ impl Context {
         .await
     }
 
-    /// Whether the adapter reports that it still remembers a fault, or does not answer.
+    /// Whether the adapter reports an effect of an earlier fault, or does not answer.
     pub(crate) async fn is_marked(&self) -> bool {
         match self.status().await {
             Some(status) => is_held_up(&status) || is_slowed(&status),
@@ -49,7 +49,6 @@ impl Context {
         watch.next(STATUS_WITHIN).await.ok()?
     }
 
-    /// Makes one read of each kind.
     async fn well(&self) -> Result<(), Stop> {
         let cluster = self.cluster();
         if self.can("instances") {
@@ -77,7 +76,7 @@ fn is_held_up(status: &WatchStatusResponse) -> bool {
     paused || status.self_check_error.is_some() || status.breakers.iter().any(|breaker| open(breaker.state()))
 }
 
-/// Whether a bucket grants less than its configured rate.
+/// Whether the adapter has lowered the rate of a bucket below its configured rate.
 fn is_slowed(status: &WatchStatusResponse) -> bool {
     status.budgets.iter().any(|bucket| bucket.rate < bucket.ceiling * LEARNED)
 }

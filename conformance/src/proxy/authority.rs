@@ -94,7 +94,6 @@ fn content(path: &Path, source: rcgen::Error) -> AuthorityError {
     AuthorityError::Content { path: path.to_owned(), source }
 }
 
-/// Creates a CA and its key, both in PEM format.
 fn make() -> Result<(String, String), rcgen::Error> {
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::default();

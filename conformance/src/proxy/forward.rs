@@ -16,7 +16,7 @@ use super::{
     rule::{Action, Strike},
 };
 
-/// Maximum bytes of a body; larger than a page of any vendor.
+/// Maximum bytes of a body. No vendor sends larger pages.
 const BODY_MAX: usize = 64 * 1024 * 1024;
 /// Headers that belong to one connection. Source: RFC 9110, section 7.6.1.
 const HOP_BY_HOP: [HeaderName; 9] = [

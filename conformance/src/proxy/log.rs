@@ -10,9 +10,7 @@ use crate::{
     verdict::{Stop, Verdict},
 };
 
-/// Number of calls that are kept.
 const CALLS_MAX: usize = 200_000;
-/// Number of calls that are printed.
 const SHOWN_MAX: usize = 100;
 
 /// One vendor call.
@@ -77,7 +75,6 @@ impl Log {
 }
 
 impl Call {
-    /// A call that begins now.
     pub(crate) fn new(method: Method, path: String, vendor: &VendorParams) -> Self {
         let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&method)
             || vendor.reads.iter().any(|pattern| pattern.matches(&method, &path));

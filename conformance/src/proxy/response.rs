@@ -10,12 +10,10 @@ use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 
 pub(super) type Body = UnsyncBoxBody<Bytes, Cut>;
 
-/// The error that ends a response body early.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the proxy cut off the body on purpose")]
 pub(super) struct Cut;
 
-/// A complete response.
 #[derive(Clone, Debug)]
 pub(super) struct FullResponse {
     pub(super) status: StatusCode,

@@ -131,7 +131,6 @@ pub enum Action {
     HoldAfter,
 }
 
-/// All rules, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
     last: u64,
@@ -147,13 +146,12 @@ struct Standing {
     since: Instant,
     seen: u64,
     fired: u64,
-    /// For limits: the time at which the bucket is full again.
+    /// The time at which the bucket is full again, for rules with a limit.
     full_at: Instant,
     /// The first response to each read, for stale reads.
     frozen: BTreeMap<String, FullResponse>,
 }
 
-/// The effect of a rule on one call.
 #[derive(Debug)]
 pub(super) struct Strike {
     pub(super) rule: u64,
@@ -199,7 +197,8 @@ impl Rules {
         self.standing.get(&id).map_or(0, |standing| standing.fired)
     }
 
-    /// Decides about a call: the oldest rule that fires applies, and every rule that matches counts the call.
+    /// Decides what happens to a call. The oldest rule that fires applies. Every rule that matches counts the call, even if another rule
+    /// applies.
     pub(super) fn strike(&mut self, call: &Call) -> Option<Strike> {
         let mut struck = None;
         for (&rule, standing) in &mut self.standing {
@@ -218,7 +217,6 @@ impl Rules {
         struck
     }
 
-    /// Stores a first response for stale reads.
     pub(super) fn freeze(&mut self, rule: u64, path: &str, answer: &FullResponse) {
         if let Some(standing) = self.standing.get_mut(&rule)
             && standing.frozen.len() < STALE_MAX
@@ -260,7 +258,7 @@ impl Standing {
         let Action::Limit { every, burst } = self.action else { return true };
         let now = Instant::now();
         let full_at = self.full_at.max(now);
-        // The number of tokens that may be missing before this call, expressed as the time in which they are added.
+        // How empty the bucket may be before this call, as the time in which the missing tokens are added.
         let room = every.saturating_mul(burst.saturating_sub(1));
         if full_at.saturating_duration_since(now) > room {
             return true;

@@ -20,7 +20,6 @@ use super::{
     response::{Body, Cut},
 };
 
-/// Pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Runs until the future is dropped, which also ends its connections.
@@ -92,7 +91,6 @@ fn tunnel(request: Request<Incoming>, shared: Arc<Shared>, tunnels: &TaskTracker
     let never = |never: Infallible| -> Cut { match never {} };
     let mut response = Response::new(Empty::<Bytes>::new().map_err(never).boxed_unsync());
     let Some(authority) = request.uri().authority().cloned().filter(|_| shared.authority.is_some()) else {
-        // Without a CA, the proxy could not decrypt the requests inside.
         *response.status_mut() = StatusCode::NOT_IMPLEMENTED;
         return response;
     };

@@ -45,7 +45,7 @@ impl Terminal {
     fn say(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.println(text),
-            // If standard error is closed, the progress has no reader; the exit code still shows the result.
+            // If standard error is closed, no reader can see the progress; the exit code still shows the result.
             None => io::stderr().write_all(format!("{text}\n").as_bytes()).unwrap_or_default(),
         }
     }
@@ -78,7 +78,7 @@ impl Progress for Terminal {
         if let Some(bar) = self.bar.as_ref().filter(|_| !entry.lane.is_empty()) {
             bar.inc(1);
         }
-        // The table at the end lists skipped checks and the reasons.
+        // Skipped checks are left out here, because the table at the end lists them with their reasons.
         if !matches!(entry.outcome, Outcome::Skipped(_)) {
             self.say(&table::line(entry, self.colour));
         }

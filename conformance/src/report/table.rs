@@ -112,7 +112,7 @@ fn grouped<'a>(title: &str, checks: impl Iterator<Item = (&'a String, String)>) 
     let mut groups: Vec<(&String, Vec<String>)> = Vec::new();
     for (why, id) in checks {
         match groups.iter_mut().find(|(reason, _ids)| *reason == why) {
-            // Repetitions are skipped for the same reason.
+            // Other repetitions of the check are skipped for the same reason.
             Some((_reason, ids)) if ids.contains(&id) => (),
             Some((_reason, ids)) => ids.push(id),
             None => groups.push((why, vec![id])),

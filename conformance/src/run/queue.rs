@@ -4,7 +4,6 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::check::Check;
 
-/// One repetition of a check.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Task {
     pub(super) check: Check,
@@ -21,7 +20,6 @@ impl Queue {
         Self(Mutex::new(tasks))
     }
 
-    /// Removes and returns the next task that `wanted` accepts.
     pub(super) fn take(&self, wanted: impl Fn(&Check) -> bool) -> Option<Task> {
         let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = tasks.iter().position(|task| wanted(&task.check))?;

@@ -14,8 +14,8 @@ pub(super) fn known(all: &[Check], flag: &'static str, words: &[String]) -> Resu
     }
 }
 
-/// Suggests the check with that number, if only zeros are missing; otherwise the checks of a named family; otherwise a family with a
-/// similar name; otherwise all families.
+/// Suggests, in this order: the check with that number, if only zeros are missing; the checks of a named family; a family with a similar
+/// name; all families.
 fn hint(all: &[Check], word: &str) -> String {
     let upper = word.to_uppercase();
     let (family, number) = upper.split_once('-').unwrap_or((&upper, ""));

@@ -21,7 +21,6 @@ pub(crate) use self::{
 };
 use crate::sim::process;
 
-/// The available commands, as keys of the parameter file.
 pub(crate) const NAMES: [&str; 24] = [
     "createInstances",
     "deleteInstances",
@@ -89,7 +88,7 @@ async fn vendor(name: &str, cloud: &Cloud) -> anyhow::Result<String> {
         }
         "rotateCredentials" => cloud.rotate_credentials(&folder()?).await,
         "revokeCredentials" => cloud.revoke_credentials().await,
-        // The parameter file does not have this command: it is used when a lane starts its cloud.
+        // This command is not in the parameter file, because only the start of a lane's cloud uses it.
         "settings" => cloud.settings(&serde_json::from_str(&variable("SETTINGS")?)?).await,
         _ => bail!("unknown command '{name}'"),
     }
@@ -115,7 +114,6 @@ pub(crate) fn start(folder: &Path, replica: &str) -> anyhow::Result<()> {
     process::start(folder, &name, &mut command)
 }
 
-/// The base name of the adapter's files.
 pub(crate) fn adapter_name(replica: &str) -> String {
     format!("adapter-{replica}")
 }

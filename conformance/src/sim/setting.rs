@@ -63,12 +63,12 @@ impl Default for Plan {
 #[derive(Debug)]
 pub struct Setting {
     network: Bucket,
-    /// A text that the vendor credentials of all adapters contain.
+    /// A text in the vendor credentials of all adapters. The suite searches the adapters' output for it.
     canary: String,
     lanes: Vec<Lane>,
     secured: Option<Lane>,
     replicas: Option<Lane>,
-    // The folder must be dropped last, because lanes find their processes by the files in it.
+    // Must be the last field: fields are dropped in order, and lanes find their processes by the files in the folder.
     folder: TempDir,
 }
 

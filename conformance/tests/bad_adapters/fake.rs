@@ -24,7 +24,6 @@ use tokio::{
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// The defect of the fake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behaviour {
     /// The fake accepts connections and sends nothing.
@@ -55,7 +54,6 @@ const PAUSE: Duration = Duration::from_millis(30);
 /// A running fake. Dropping this value ends it.
 pub(crate) struct Fake {
     pub(crate) address: SocketAddr,
-    /// Number of calls other than `GetInfo` so far.
     calls: watch::Receiver<usize>,
     _serving: JoinSet<()>,
 }
@@ -95,7 +93,6 @@ async fn serve(listener: TcpListener, mood: Behaviour, count: Arc<watch::Sender<
     }
 }
 
-/// Serves one connection, with or without TLS.
 pub(crate) async fn connection(
     mut stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     mood: Behaviour,
@@ -113,7 +110,7 @@ pub(crate) async fn connection(
     let mut served = std::pin::pin!(served);
     let old = async { if ages(mood) { tokio::time::sleep(AGE).await } else { future::pending().await } };
     tokio::select! {
-        // If the client closes the connection, the test does not fail.
+        // A closed connection is not a failure of the test.
         ended = served.as_mut() => return ended.unwrap_or_default(),
         () = old => (),
     }
@@ -196,7 +193,6 @@ fn messages(messages: stream::BoxStream<'static, Bytes>) -> Response<Body> {
     grpc(BodyExt::boxed_unsync(StreamBody::new(frames.map(Ok))))
 }
 
-/// An answer that has only a status.
 fn status(code: &'static str) -> Response<Body> {
     let mut response = grpc(BodyExt::boxed_unsync(http_body_util::Empty::new()));
     response.headers_mut().insert("grpc-status", HeaderValue::from_static(code));

@@ -32,12 +32,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// A check of invalid requests, and a check that creates objects which must be deleted.
 const CHECKS: [&str; 4] = ["--include", "ERR-02,ERR-03", "--check-timeout", "2s"];
 
-/// The result of a run of the program.
 struct Ended {
     status: ExitStatus,
-    /// The text that the program wrote to standard output.
     out: String,
-    /// The text that the program wrote to standard error.
     err: String,
     took: Duration,
 }
@@ -265,7 +262,6 @@ async fn connection_ages_out_without_losing_calls() {
     }
 }
 
-/// Sends SIGINT, as Ctrl-C does.
 fn interrupt(child: &Child) {
     let id = child.id().expect("it runs").to_string();
     let status = std::process::Command::new("kill").args(["-s", "INT", &id]).status().expect("kill");

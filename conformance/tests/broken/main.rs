@@ -59,7 +59,7 @@ async fn compare() {
     let rows = sample::choose(rows().expect("a table"), names(CHOICE).as_deref());
     let tests = rows.into_iter().map(|row| test(row, Depth::Usual));
     let mut seen = all(tests).await;
-    // A difference caused by a busy host does not recur when the row runs alone.
+    // Run a row with a difference again, alone, because a busy host may have caused the difference.
     for one in &mut seen {
         if !one.is_as_listed() {
             *one = test(one.row.clone(), Depth::Usual).await;
@@ -97,7 +97,7 @@ fn names(variable: &str) -> Option<Vec<String>> {
     Some(words.split(',').map(|word| word.trim().to_owned()).collect())
 }
 
-/// Runs some rows at a time, and returns the results in the order of the table.
+/// Runs several rows concurrently, and returns the results in the order of the table.
 async fn all(tests: impl Iterator<Item = impl Future<Output = Seen>>) -> Vec<Seen> {
     let numbered = tests.enumerate().map(|(at, test)| async move {
         let seen = test.await;

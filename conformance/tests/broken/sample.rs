@@ -6,7 +6,6 @@ use crate::table::{GOOD, Row};
 
 /// A run tests every n-th row. The number of commits selects the first row, so that n consecutive commits test all rows.
 const ONE_IN: u64 = 6;
-/// The value that selects all rows.
 const ALL: &str = "all";
 
 /// Returns the named rows. Without names, returns the adapter without a fault and a sample that depends on the commit. Panics if a name has
@@ -18,7 +17,6 @@ pub(crate) fn choose(rows: Vec<Row>, faults: Option<&[String]>) -> Vec<Row> {
     }
 }
 
-/// Returns the rows of these faults, or all rows. Panics if a name has no row in the table.
 pub(crate) fn named(rows: Vec<Row>, faults: &[String]) -> Vec<Row> {
     let known = |fault: &String| fault == ALL || rows.iter().any(|row| row.fault == *fault);
     let unknown: Vec<&String> = faults.iter().filter(|fault| !known(fault)).collect();

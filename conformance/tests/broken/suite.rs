@@ -14,37 +14,34 @@ use tokio_util::sync::CancellationToken;
 
 use crate::table::{GOOD, Row};
 
-/// Checks that run against every adapter, in addition to those in its row: the quick ones of each family, so that eighty adapters take
-/// minutes. Excluded are checks that measure or wait for real time (pauses, horizons, outages, deadlines), use many objects, create load
-/// balancers one after another, kill adapters, or need replicas or callers with identities.
+/// Checks that run against every adapter, in addition to those in its row. They are the quick checks of each family, so that eighty
+/// adapters take minutes. Excluded are checks that measure or wait for real time (pauses, horizons, outages, deadlines), use many objects,
+/// create load balancers one after another, kill adapters, or need replicas or callers with identities.
 const ALWAYS: [&str; 23] = [
     "ID-04", "ID-05", "ID-06", "ERR-01", "ERR-02", "ERR-03", "ERR-04", "ERR-07", "ERR-08", "INS-01",
     "INS-02", "INS-03", "INS-04", "INS-09", "INS-12", "LB-01", "LB-02", "LB-08", "LB-14", "LB-15", "RT-01",
     "RT-03", "RT-04",
 ];
 
-/// A limit so low that calls without a budget exceed it even on a busy host.
+/// A limit so low that calls which bypass the budget exceed it even on a busy host.
 const SCARCE: Bucket = Bucket { rate: 1, burst: 20 };
 
-/// Time limit of each check. It is short, because with a broken adapter many checks wait in vain.
+/// Time limit of each check. It is short, because many checks wait in vain for a broken adapter.
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// The entry that replaces the checks if no check could run.
+/// The entry that replaces the checks if the suite could not run.
 const SETTING: &str = "the setting";
 
 /// Time to recover. A broken adapter that does not recover within this time does not recover later either.
 const HEAL: Duration = Duration::from_secs(8);
 
-/// The checks that run in addition to those that must fail.
+/// Which checks run in addition to those that must fail: the checks of [`ALWAYS`], or all checks of the first two tiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// The checks of [`ALWAYS`].
     Usual,
-    /// All checks of the first two tiers.
     Full,
 }
 
-/// The result of a run against one adapter.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) row: Row,
@@ -58,12 +55,11 @@ pub(crate) struct Seen {
 impl Seen {
     pub(crate) fn is_as_listed(&self) -> bool {
         let Row { fails, may_fail, .. } = &self.row;
-        // Test runs do not execute the checks after the bar in a row of the table.
+        // The checks after the bar in a row (`fails_too`) do not count here, because test runs do not execute them.
         let expected = |id: &String| fails.contains(id) || may_fail.contains(id);
         fails.iter().all(|id| self.failed.contains_key(id)) && self.failed.keys().all(expected)
     }
 
-    /// Whether the suite could run.
     pub(crate) fn ran(&self) -> bool {
         !self.failed.contains_key(SETTING)
     }
@@ -95,7 +91,6 @@ impl Seen {
     }
 }
 
-/// Starts an adapter with the fault, and runs the checks.
 pub(crate) async fn test(row: Row, depth: Depth) -> Seen {
     let begun = Instant::now();
     let (failed, skipped) = run(&row, depth).await.unwrap_or_else(|error| {
@@ -105,7 +100,6 @@ pub(crate) async fn test(row: Row, depth: Depth) -> Seen {
     Seen { row, failed, skipped, took: begun.elapsed() }
 }
 
-/// The checks to run against an adapter.
 fn chosen(row: &Row, depth: Depth) -> Vec<Check> {
     let wanted = |check: &Check| match depth {
         Depth::Usual => ALWAYS.contains(&check.id),

@@ -5,25 +5,22 @@ use std::{fmt, fs, io, path::Path};
 /// The adapter without a fault.
 pub(crate) const GOOD: &str = "none";
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/broken.table");
-/// The comment at the beginning of the file.
 const HEAD: &str = "# A fault of adapter-sim (--break), and the checks that it fails; - means none, with the reason in the comment.
 # A check with a question mark may fail or pass, depending on the speed of the host.
 # Each test run executes the checks before the bar and some quick ones; exactly those before the bar must fail.
 # The checks after the bar fail, too: UPDATE_BROKEN_TABLE executes all of the first two tiers, and of the third those before the bar.
 ";
 
-/// A row of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     /// The fault's name in `adapter-sim --break`, or [`GOOD`].
     pub(crate) fault: String,
     /// The failing checks that each test run executes, in order.
     pub(crate) fails: Vec<String>,
-    /// The other failing checks, in order: they take too long for each test run.
+    /// The other failing checks, in order. They take too long for each test run.
     pub(crate) fails_too: Vec<String>,
     /// Checks that may fail or pass.
     pub(crate) may_fail: Vec<String>,
-    /// A comment for the reader.
     pub(crate) remark: String,
 }
 

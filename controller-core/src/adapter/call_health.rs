@@ -50,7 +50,6 @@ pub fn is_caller_refused(reason: Reason) -> bool {
 #[derive(Clone, Debug, Default)]
 pub struct CallHealth(Arc<Mutex<Calls>>);
 
-/// Refused calls and unanswered calls, by RPC.
 #[derive(Debug, Default)]
 struct Calls {
     refusals: BTreeMap<&'static str, Refusal>,
@@ -82,7 +81,6 @@ struct Refusal {
 }
 
 impl CallHealth {
-    /// Records the outcome of a call that began at `began`.
     pub(crate) fn record(&self, call: &'static str, began: Instant, outcome: Result<(), &AdapterError>) {
         let (mut calls, now) = (self.calls(), Instant::now());
         match outcome {
@@ -200,7 +198,6 @@ mod tests {
         health.record(call, Instant::now(), outcome);
     }
 
-    /// Records a call that ends at its deadline.
     async fn hung(health: &CallHealth, call: &'static str) {
         let began = Instant::now();
         tokio::time::advance(Duration::from_secs(30)).await;

@@ -13,7 +13,6 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// Maximum delay: longer than any delay in the contract, and short enough that a changed state is noticed within hours.
 const LONGEST: Duration = Duration::from_hours(1);
 
-/// An answer that may contain retry delays.
 pub(super) trait Delays {
     /// Returns each delay of the answer, including those of its items.
     fn delays(&mut self) -> impl Iterator<Item = &mut Option<prost_types::Duration>> {
@@ -55,7 +54,6 @@ impl Delays for ApplyRoutesResponse {
     }
 }
 
-/// Returns the answer with each of its delays clamped.
 pub(super) fn bounded<T: Delays>(mut answer: T) -> T {
     for delay in answer.delays() {
         *delay = delay.and_then(within);
@@ -63,12 +61,11 @@ pub(super) fn bounded<T: Delays>(mut answer: T) -> T {
     answer
 }
 
-/// Returns the clamped delay of an error.
 pub(super) fn clamped(delay: Duration) -> Duration {
     delay.clamp(SHORTEST, LONGEST)
 }
 
-/// Converts a delay. A negative delay is ignored.
+/// `None`: the delay is negative.
 fn within(delay: prost_types::Duration) -> Option<prost_types::Duration> {
     clamped(Duration::try_from(delay).ok()?).try_into().ok()
 }

@@ -162,7 +162,6 @@ impl ScopeGuard {
         if state.known == Known::Nothing { state.reported.clone() } else { None }
     }
 
-    /// Sets the text that tells the operator how to accept a move.
     pub(crate) fn remedy(&self, text: String) {
         self.0.send_modify(|state| state.remedy = text);
     }

@@ -13,7 +13,6 @@ pub fn duration(text: &str) -> Result<Duration, &'static str> {
     read(text).ok_or("write a duration such as 15s, 5m or 1h30m")
 }
 
-/// Parses a duration of at least `shortest`.
 pub(super) fn at_least(text: &str, shortest: Duration) -> Result<Duration, String> {
     let read = read(text).filter(|duration| *duration >= shortest);
     read.ok_or_else(|| format!("write a duration of {shortest:?} or more, such as 5m"))
@@ -43,7 +42,6 @@ fn read(text: &str) -> Option<Duration> {
     (nanos <= LONGEST).then(|| Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
 }
 
-/// Splits the leading digits from the rest.
 fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
@@ -57,7 +55,6 @@ fn term(whole: &str, fraction: &str, unit: u128) -> Option<u128> {
     number(whole)?.checked_mul(unit)?.checked_add(part)
 }
 
-/// Returns the number of nanoseconds in the unit with this name.
 fn unit(name: &str) -> Option<u128> {
     Some(match name {
         "ns" => 1,

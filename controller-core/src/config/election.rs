@@ -58,7 +58,6 @@ pub struct Election {
 }
 
 impl Election {
-    /// Returns the settings with which a replica competes for the Lease.
     pub(crate) fn settings(&self, controller: &str, identity: String) -> Settings {
         Settings {
             namespace: self.namespace.clone(),

@@ -58,7 +58,6 @@ pub enum MinVersion {
 }
 
 impl MinVersion {
-    /// Returns the value of the flag.
     const fn name(self) -> &'static str {
         match self {
             Self::Tls12 => "VersionTLS12",
@@ -177,7 +176,6 @@ mod tests {
         http: HttpArgs,
     }
 
-    /// Returns the address, or the error.
     fn parse(flags: &[&str]) -> Result<Option<SocketAddr>, String> {
         let arguments = ["program"].iter().chain(flags);
         let read = config::read(arguments, |args: &Args, faults| Some(args.http.check(faults)));

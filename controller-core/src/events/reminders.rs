@@ -13,7 +13,6 @@ use tokio::time::{Instant, sleep};
 use super::{Notice, REMIND, Recorder, repeat::is_over};
 use crate::{explain::Object, leadership::Shards, mirror::ObjectName};
 
-/// Interval between checks for Events to re-emit.
 const CHECK_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Re-emits the Events that still apply. Clones share the state.

@@ -16,13 +16,15 @@ pub(super) const WRITE_INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum number of remembered series. Above the limit, the series without repeats for the longest time is dropped.
 const MAX: usize = 4096;
 
-/// How to write a notice.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Write {
-    /// Create a new Event.
-    Create { name: String },
-    /// Set this count in the Event with this name.
-    CountUp { name: String, count: i32 },
+    Create {
+        name: String,
+    },
+    CountUp {
+        name: String,
+        count: i32,
+    },
     /// Do not write now, since the Event was just written. [`Series::overdue`] returns the repeat after the quiet time.
     Nothing,
 }
@@ -49,7 +51,6 @@ struct Entry {
 }
 
 impl Entry {
-    /// Returns when the unwritten repeats may be written.
     fn due(&self) -> Option<Instant> {
         (self.n_written < self.count).then(|| self.written + WRITE_INTERVAL)
     }

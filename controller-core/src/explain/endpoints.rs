@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{Explain, Unexplained};
 
-/// The query parameters of `/explain`.
 #[derive(Debug, Deserialize)]
 struct Asked {
     key: Option<String>,
@@ -23,7 +22,6 @@ struct Page {
     after: Option<String>,
 }
 
-/// Returns the routes of the endpoints.
 pub(crate) fn routes(explain: Explain) -> Router {
     let routes = Router::new().route("/status", get(status)).route("/explain", get(explained));
     routes.route("/plan", get(planned)).with_state(explain)

@@ -16,7 +16,6 @@ use crate::{Clock, mirror::ObjectName, text::cut};
 
 /// Maximum number of kept plan lines.
 const LINES: usize = 20;
-/// The text for an object whose controller is in dry run.
 const DRY_RUN: &str = "Dry run: nothing is changed";
 
 /// An object. A recreated object with the same name is a different one.
@@ -73,7 +72,6 @@ pub struct Finding {
     pub attempts: u32,
 }
 
-/// The state of an object that is not in sync.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) since: Timestamp,
@@ -87,7 +85,6 @@ pub(super) struct Entry {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Recorded {
-    /// The reconcile has recorded nothing.
     #[default]
     Nothing,
     /// The reconcile has recorded that an action is pending.

@@ -1,4 +1,5 @@
-//! The number of objects that are not in sync, and since when. Alerts use these metrics; `/status` and `/explain` name the objects.
+//! Metrics for the number of objects that are not in sync, and for how long they have not been in sync. Alerts use these metrics; `/status`
+//! and `/explain` name the objects.
 
 use std::fmt;
 
@@ -11,12 +12,10 @@ use prometheus_client::{
 use super::Explain;
 use crate::metrics::Registry;
 
-/// Registers `unsettled` and `unsettled_oldest_seconds`.
 pub(crate) fn register(explain: &Explain, registry: &mut Registry) {
     registry.register_collector(Box::new(Shown(explain.clone())));
 }
 
-/// The collector of these metrics, which runs at each scrape.
 #[derive(Debug)]
 struct Shown(Explain);
 

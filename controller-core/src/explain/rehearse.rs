@@ -151,7 +151,6 @@ impl Explain {
     }
 }
 
-/// Returns the result for an object whose answer did not arrive in time.
 fn late() -> Rehearsal {
     let text = format!("No answer from the cloud adapter within {} s. Try again", LIMIT.as_secs());
     Rehearsal::trouble(Waits { topic: text.clone(), text, reason: None, reported: false })

@@ -107,7 +107,6 @@ fn quota() -> Waits {
     }
 }
 
-/// Returns the time after this number of seconds.
 fn at(seconds: i64) -> Option<Timestamp> {
     Some(BEGIN + SignedDuration::from_secs(seconds))
 }

@@ -58,7 +58,6 @@ impl RequestMetrics {
         registry.register("request_duration_seconds", help, self.seconds.clone());
     }
 
-    /// Records that a request is sent.
     pub(super) fn open<B>(&self, request: &Request<B>) -> Account {
         Account {
             metrics: self.clone(),

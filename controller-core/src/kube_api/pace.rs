@@ -16,7 +16,6 @@ pub(super) struct Pace {
     interval: Duration,
     /// How much earlier than scheduled a request may be sent, which permits the burst.
     ahead: Duration,
-    /// The scheduled time of the next request.
     next: Arc<Mutex<Instant>>,
 }
 
@@ -27,7 +26,6 @@ impl Pace {
         Self { interval, ahead, next: Arc::new(Mutex::new(Instant::now())) }
     }
 
-    /// Waits until the next request may be sent.
     pub(super) async fn wait(&self) {
         tokio::time::sleep_until(self.take(Instant::now())).await;
     }

@@ -20,7 +20,6 @@ use crate::{config::Rate, leadership::Shards, metrics::Registry};
 /// Maximum time for which requests wait for the end of a pause that the server asked for. If the pause is longer, requests are refused,
 /// since their callers have time limits of their own.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// Maximum length of a pause.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
 /// A layer around the client. Clones share the state.
@@ -30,9 +29,8 @@ pub struct Requests {
     metrics: RequestMetrics,
     /// `None`: no rate limit.
     pace: Option<Pace>,
-    /// Whether all writes are refused.
+    /// Whether all writes except those to Leases are refused.
     dry_run: bool,
-    /// The end of the pause that the server asked for.
     paused_until: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -86,7 +84,6 @@ impl Requests {
         Ok(())
     }
 
-    /// Starts the pause that an answer asks for.
     fn apply_pause<B>(&self, answer: &Response<B>) -> Result<(), Held> {
         let status = answer.status();
         let refused = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
@@ -193,12 +190,10 @@ fn reads<B>(request: &Request<B>) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD)
 }
 
-/// Whether the request writes an Event.
 fn is_event<B>(request: &Request<B>) -> bool {
     resource(request) == Some("events")
 }
 
-/// Whether the request concerns a Lease.
 fn is_lease<B>(request: &Request<B>) -> bool {
     request.uri().path().contains("/apis/coordination.k8s.io/") && resource(request) == Some("leases")
 }

@@ -1,6 +1,6 @@
 //! Makes this process a candidate for the Leases of its controller, with an identity and a client of its own.
 //!
-//! The candidate's requests bypass the rate limit and the guard against writes outside of a term: a renewal must not wait for requests that
+//! The candidate's requests bypass the rate limit and the guard against writes outside of a term. A renewal must not wait for requests that
 //! need the term.
 
 use anyhow::Context as _;

@@ -53,7 +53,6 @@ pub struct ShardPass {
 }
 
 impl Shards {
-    /// Creates one shard for each term.
     pub(crate) fn new(controller: &'static str, terms: Vec<Term>) -> Self {
         debug_assert!(!terms.is_empty(), "no shard can be held");
         Self(Arc::new(Inner { controller, terms, sequence: AtomicU64::new(0), stop: OnceLock::new() }))
@@ -61,7 +60,7 @@ impl Shards {
 
     /// Sets the token that makes this process release its shards.
     pub(crate) fn ends_by(&self, stop: &CancellationToken) {
-        // The process sets this only once.
+        // The process calls this function only once, so `set` cannot fail.
         let _set = self.0.stop.set(stop.clone());
     }
 

@@ -25,9 +25,9 @@ const CLUSTER: &str = "kube-system";
 
 /// The term of this process. A controller starts its work when its term has begun. Clones share the state.
 ///
-/// While the Lease cannot be renewed in time, nothing is written. If no other process has acquired the Lease by the next renewal, the work
-/// resumes in a new term, so that an outage of the API server ends no process. Otherwise the process ends. Without an election, the term
-/// lasts as long as the process.
+/// While the Lease cannot be renewed in time, nothing is written. The work resumes in a new term if no other process has acquired the Lease
+/// by the next renewal. So an outage of the API server ends no process. If another process has acquired the Lease, this process ends.
+/// Without an election, the term lasts as long as the process.
 #[derive(Clone, Debug)]
 pub struct Term(Kind);
 
@@ -75,7 +75,6 @@ impl Term {
         Self(Kind::OneProcess(OneProcess { epoch, begins: Instant::now() + wait, namespace }))
     }
 
-    /// Creates the term of a candidate for a Lease with this duration.
     pub(crate) fn of_candidate(
         handle: ShardHandle,
         lease: ObjectReference,
@@ -85,7 +84,7 @@ impl Term {
         Self(Kind::Elected(Elected { leadership: handle.leadership(), handle, lease, identity, duration }))
     }
 
-    /// Begins work in the term.
+    /// Begins work in the term. `Ok(None)`: there is no election. An error says when to retry.
     pub(crate) fn enter(&self) -> Result<Option<Visit>, Again> {
         let Kind::Elected(it) = &self.0 else { return Ok(None) };
         let leads = matches!(&*it.leadership.borrow(), Leadership::Leader { .. });
@@ -172,7 +171,6 @@ impl Term {
         }
     }
 
-    /// Whether the term comes from a Lease.
     pub(crate) fn is_elected(&self) -> bool {
         matches!(self.0, Kind::Elected(_))
     }
@@ -203,7 +201,6 @@ impl Term {
         }
     }
 
-    /// Waits until the term begins.
     pub(crate) async fn begins(&self) {
         match &self.0 {
             Kind::OneProcess(it) => sleep_until(it.begins).await,

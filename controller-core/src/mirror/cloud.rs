@@ -38,7 +38,6 @@ const STEADY: Duration = Duration::from_secs(10);
 /// The pause before the next attempt to open the watch.
 const RECONNECT: Duration = Duration::from_millis(250);
 
-/// The reasons why a session of the watch ends.
 #[derive(Debug, thiserror::Error)]
 enum Broken {
     #[error("{}", .0.message)]
@@ -167,7 +166,7 @@ impl<T: PartialEq + Send + Sync> Session<'_, T> {
                 Ok(Err(status)) => return typed(&status).into(),
                 Err(_elapsed) => return Broken::Silent,
             };
-            // Events of a newer contract are ignored.
+            // Events that only a newer version of the contract defines are ignored.
             let Some(event) = source.event(message) else { continue };
             // The scope is set before the mirror shows any item of the new scope.
             if let Event::Reset(scope) = &event {

@@ -109,7 +109,6 @@ impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
     }
 }
 
-/// The reasons why a watch ends.
 #[derive(Debug, thiserror::Error)]
 enum Broken {
     /// The API server ended the stream before all objects had arrived.

@@ -1,4 +1,4 @@
-//! Size, age and state of mirrors, collected at each scrape.
+//! Metrics for the size, age and state of mirrors, collected at each scrape.
 
 use std::fmt;
 

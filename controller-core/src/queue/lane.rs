@@ -1,5 +1,6 @@
-//! One lane of the queue. Namespaces with waiting keys are served in turn. The keys of one namespace are served in the sequence of their
-//! arrival.
+//! A lane holds waiting keys of equal urgency. The queue has a lane for keys that were added individually, and a lane for keys that a
+//! reconcile of all keys added. Namespaces with waiting keys are served in turn. The keys of one namespace are served in the sequence of
+//! their arrival.
 //!
 //! A new namespace is served after the namespaces that already wait. Its first key therefore waits for only one key of each other
 //! namespace.
@@ -38,7 +39,6 @@ impl<K> Lane<K> {
         self.flows.is_empty()
     }
 
-    /// Returns the next key.
     pub(super) fn first(&self) -> Option<&K> {
         let (_turn, namespace) = self.round.first_key_value()?;
         self.flows.get(namespace)?.keys.first_key_value().map(|(_place, key)| key)
@@ -73,7 +73,6 @@ impl<K> Lane<K> {
         key
     }
 
-    /// Removes the key at this place.
     pub(super) fn remove(&mut self, namespace: &str, place: u64) {
         let Some(flow) = self.flows.get_mut(namespace) else { return };
         flow.keys.remove(&place);

@@ -19,7 +19,6 @@ const LONGEST_DELAY: Duration = Duration::from_hours(365 * 24);
 /// The queued keys. A key is in at most one of `ready` and `delayed`. A running key may also be in `dirty` or `delayed`.
 #[derive(Debug)]
 pub(super) struct State<K> {
-    /// Returns the namespace of a key.
     namespace: Namespace<K>,
     /// The waiting keys that were added individually.
     ready: Lane<K>,
@@ -33,7 +32,6 @@ pub(super) struct State<K> {
     /// Keys that were added while they were running. Such a key becomes ready when its reconcile ends.
     dirty: BTreeSet<K>,
     delayed: BTreeMap<K, (Instant, Trigger)>,
-    /// The delayed keys by time.
     timers: BTreeSet<(Instant, K)>,
     /// Number of consecutive failures, by key.
     failures: BTreeMap<K, u32>,
@@ -43,10 +41,8 @@ pub(super) struct State<K> {
     n_adds: u64,
 }
 
-/// Returns the namespace of a key.
 pub(super) type Namespace<K> = fn(&K) -> &str;
 
-/// A key that waits for a worker.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     since: Instant,
@@ -55,7 +51,6 @@ struct Waiting {
     place: u64,
 }
 
-/// A key that is taken for work.
 #[derive(Debug)]
 pub(super) struct Taken<K> {
     pub(super) key: K,
@@ -80,7 +75,6 @@ pub(super) enum Trigger {
 }
 
 impl Trigger {
-    /// Returns the name of the trigger that traces show.
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Change => "change",
@@ -208,12 +202,10 @@ impl<K: Ord + Clone> State<K> {
         Some(Taken { key, added, failures, trigger })
     }
 
-    /// Returns when the first delayed key is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.timers.first().map(|(due, _)| *due)
     }
 
-    /// Handles the end of the work on `key`.
     pub(super) fn done(&mut self, key: &K, again: Again, backoff: &Backoff, now: Instant) {
         self.running.remove(key);
         let due = match again {
@@ -240,7 +232,6 @@ impl<K: Ord + Clone> State<K> {
         self.added.len()
     }
 
-    /// Returns the state of a key.
     pub(super) fn key_state(&self, key: &K) -> KeyState {
         if self.running.contains_key(key) {
             KeyState::Runs
@@ -253,14 +244,12 @@ impl<K: Ord + Clone> State<K> {
         }
     }
 
-    /// Returns the number of keys in each state.
     pub(super) fn load(&self, now: Instant) -> Load {
         let oldest = self.added.values().map(|it| now.duration_since(it.since)).max();
         let (waiting, running, later) = (self.added.len(), self.running.len(), self.delayed.len());
         Load { waiting, running, later, oldest: oldest.unwrap_or_default() }
     }
 
-    /// Returns the individually added keys, each with the time at which its wait began.
     pub(super) fn changed(&self) -> impl Iterator<Item = (&K, Instant)> {
         let own = self.added.iter().filter(|(_, it)| it.trigger != Trigger::All);
         own.map(|(key, it)| (key, it.since))

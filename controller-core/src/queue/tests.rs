@@ -229,7 +229,6 @@ fn keys_added_for_themselves_come_before_those_added_with_all() {
     assert_eq!(order.iter().filter(|key| **key == 7).count(), 1);
 }
 
-/// A key that consists of a namespace and a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Of(&'static str, u32);
 

@@ -20,7 +20,6 @@ const DELAYS: ExponentialBuilder = ExponentialBuilder::new()
     .with_max_delay(Duration::from_secs(5))
     .with_max_times(7);
 
-/// Returns the UID of the namespace kube-system.
 pub(super) async fn read(client: Client) -> anyhow::Result<String> {
     let namespaces: Api<Namespace> = Api::all(client);
     let attempt = async || {

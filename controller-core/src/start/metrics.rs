@@ -23,7 +23,6 @@ pub(super) fn register(process: &mut Process) {
     explain::register(&explain, process.metrics());
 }
 
-/// The metrics that are computed at each scrape.
 #[derive(Debug)]
 struct Shown {
     shards: Shards,

@@ -93,7 +93,6 @@ impl StoredScope {
     }
 }
 
-/// Returns the Event that reports a move to another part of the cloud.
 pub(super) fn notice(note: String) -> Notice {
     Notice { kind: Kind::Warning, reason: "CloudMoved", action: "Compare", note }
 }

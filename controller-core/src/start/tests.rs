@@ -47,7 +47,6 @@ impl World {
         self.start_in(name, 1)
     }
 
-    /// Starts a replica with this number of shards.
     fn start_in(&self, name: &'static str, shards: u16) -> Replica {
         let election = Election {
             namespace: "kube-system".to_owned(),
@@ -195,7 +194,6 @@ async fn a_stopped_standby_ends_without_having_worked() {
     assert_eq!(holder, first_identity(&world), "{holder}");
 }
 
-/// Returns the identity of the first holder of the Lease.
 fn first_identity(world: &World) -> String {
     let writes = world.kube.writes();
     let creation = writes.iter().find(|write| write.method == Method::POST.as_str()).expect("made");

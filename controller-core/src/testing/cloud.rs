@@ -230,7 +230,6 @@ fn info() -> GetInfoResponse {
     GetInfoResponse { capabilities: vec![routes], ..GetInfoResponse::default() }
 }
 
-/// The gRPC services of the contract.
 fn routes(shared: &Arc<Shared>) -> Routes {
     let service = Service(Arc::clone(shared));
     Routes::new(AdapterServiceServer::new(service.clone()))
@@ -279,7 +278,6 @@ fn wire(at: Timestamp) -> prost_types::Timestamp {
     prost_types::Timestamp { seconds: at.as_second(), nanos: at.subsec_nanosecond() }
 }
 
-/// The gRPC services of the fake.
 #[derive(Clone, Debug)]
 struct Service(Arc<Shared>);
 

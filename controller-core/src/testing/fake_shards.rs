@@ -31,7 +31,6 @@ struct Inner {
     lapsed: Mutex<BTreeMap<usize, u64>>,
 }
 
-/// The identity of the process as a candidate.
 const ME: &str = "me";
 /// Duration of a Lease.
 const LASTS: Duration = Duration::from_secs(15);

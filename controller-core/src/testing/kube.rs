@@ -77,7 +77,6 @@ struct Shared {
 struct State {
     store: Store,
     writes: Vec<Write>,
-    /// Whether all connections are refused.
     away: bool,
     /// The number of times that the watches were silenced.
     silenced: u32,
@@ -370,7 +369,6 @@ fn refusal(status: StatusCode, retry_after: Option<Duration>) -> Result<HttpResp
     Ok(answer.header("retry-after", delay.as_secs()).body(body)?)
 }
 
-/// Returns a Status object with an error.
 fn refused(status: StatusCode, message: &str) -> (StatusCode, Value) {
     let code = status.as_u16();
     // The reason in CamelCase, as the API server writes it, such as `NotFound`.

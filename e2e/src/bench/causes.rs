@@ -40,7 +40,6 @@ const CAUSES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The known cause of a missed target.
 pub(super) fn cause(scenario: &str, what: &str) -> &'static str {
     let known = CAUSES.iter().find(|(of, begin, _)| *of == scenario && what.starts_with(begin));
     known.map_or("Not investigated yet.", |(_, _, text)| text)

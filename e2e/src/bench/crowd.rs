@@ -4,7 +4,7 @@ use super::numbers::{float, of_count};
 use super::result::{Calls, Row, Target, Waits};
 use super::stage::{RATE, Stage};
 
-/// The number of existing Services, divided by this number, is the number of new Services.
+/// One new Service is created for this many existing Services.
 const SHARE: usize = 2;
 /// Minimum number of vendor writes for a Service: the load balancer, its port with the members, and the tag that marks it as complete.
 const WRITES_EACH: u64 = 3;

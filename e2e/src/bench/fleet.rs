@@ -17,7 +17,6 @@ use crate::simcloud::Simcloud;
 
 /// The pod networks of all nodes, by address family.
 pub(super) const CLUSTER_CIDR: &str = "10.128.0.0/9,fd01::/48";
-/// The label that excludes a node from load balancers.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 /// Number of parallel requests, because kubelets do not wait for each other.
 const AT_ONCE: usize = 64;
@@ -166,8 +165,8 @@ pub(super) async fn delete_services(client: &Client, names: &[String]) -> anyhow
     stream::iter(names).map(delete).buffer_unordered(AT_ONCE).try_collect().await
 }
 
-/// Reports the status of all nodes every five minutes, one node after the other, as kubelets do. Only ends with an error, if the API server
-/// rejects a report of an existing node.
+/// Reports the status of all nodes every five minutes, one node after the other, as kubelets do. Ends only with an error, when the API
+/// server rejects a report of an existing node.
 pub(super) async fn report_statuses(
     client: Client,
     mut names: impl FnMut() -> Vec<String>,

@@ -9,8 +9,8 @@ use super::stage::Stage;
 
 /// The sizes to measure: a quarter, a half, and all of the nodes.
 const PARTS: [usize; 3] = [4, 2, 1];
-/// The duration of measurements, divided by this number, is the duration of each steady state. Routes are listed every two minutes, so in a
-/// shorter time the number of listings would depend on chance.
+/// Each steady state is shorter than the measuring time by this factor. Routes are listed every two minutes, so in a shorter time the
+/// number of listings would depend on chance.
 const SHARE: u64 = 2;
 /// The exponent of linear growth, with a tolerance for the measurement.
 const LINEAR: f64 = 1.1;
@@ -37,7 +37,6 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     })
 }
 
-/// The cost of a cluster of one size.
 #[derive(Clone, Debug)]
 struct Point {
     nodes: f64,

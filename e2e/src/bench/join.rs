@@ -3,7 +3,7 @@
 use super::result::{Calls, Row, Target, Waits};
 use super::stage::Stage;
 
-/// The number of nodes, divided by this number, is the number of joining nodes.
+/// One node joins for this many existing nodes.
 const SHARE: usize = 5;
 const WITHIN_SECONDS: f64 = 15.0;
 const CALLS: u64 = 10;

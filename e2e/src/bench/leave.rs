@@ -15,7 +15,7 @@ use super::result::{Row, Size, Target, Waits};
 use super::seen::Mark;
 use super::stage::{Reading, Stage};
 
-/// The number of nodes, divided by this number, is the number of leaving nodes, but at most all nodes behind load balancers.
+/// One node leaves for this many existing nodes, but at most all nodes behind load balancers.
 const SHARE: usize = 50;
 /// Seconds from the taint to the deletion of the instance. Source: the autoscaler's --node-delete-delay-after-taint.
 const PAUSE: Duration = Duration::from_secs(5);

@@ -10,7 +10,6 @@ const BOUNDS: [(&str, f64); 4] = [
     (crate::ADAPTER, 150.0),
 ];
 
-/// The peak resident memory of each process.
 pub(super) fn targets(spent: &Spent) -> Vec<Target> {
     let target = |(name, bound): (&str, f64)| {
         let peak = spent.processes.get(name)?.peak_mib;

@@ -33,7 +33,7 @@ const LEFT_OUT: &str = "The peer's service controller reacts to a node that is a
 enum Followed {
     /// Seconds until all load balancers were updated.
     All(f64),
-    /// The peer has stopped to update load balancers after only this number of them have the node.
+    /// The peer has stopped updating load balancers after only this number of them had the node.
     Only(usize),
 }
 

@@ -78,7 +78,6 @@ const WITH_NOTES_OF_PEER: [Scenario; 1] = [Scenario::OneMore];
 /// Figures are omitted if the ratio is within these bounds, because the peer's figure is then close to that of the controllers.
 const ALIKE: RangeInclusive<f64> = 0.8..=1.25;
 
-/// A row, with the report that contains it.
 type Found<'a> = (&'a Report, &'a Row);
 
 pub(super) fn page(reports: &[Report]) -> String {
@@ -98,7 +97,7 @@ pub(super) fn tables(reports: &[Report]) -> String {
     [targets(&ours), missed(&ours), results(&ours), compared(&rows)].concat()
 }
 
-/// The targets and notes of one scenario, printed while the next one runs.
+/// The targets and notes of one scenario, printed when the scenario ends.
 pub(super) fn summary(row: &Row) -> String {
     let notes: String = row.notes.iter().map(|note| format!("  {note}\n")).collect();
     format!("{} (load of the host {})\n{}{notes}", row.title, quantity(row.load, ""), targets_of(row))
@@ -274,7 +273,6 @@ fn compared(rows: &[Found<'_>]) -> String {
     text
 }
 
-/// A figure measured for the controllers and for the peer.
 #[derive(Clone, Debug)]
 struct Compared {
     what: String,
@@ -293,7 +291,6 @@ impl Compared {
         self.ratio().map_or(self.peer <= 0.0, |ratio| ALIKE.contains(&ratio))
     }
 
-    /// The peer's figure, with the ratio if there is one.
     fn cell(&self) -> String {
         let peer = quantity(self.peer, self.unit);
         self.ratio().map_or_else(|| peer.clone(), |ratio| format!("{peer} ({}x)", quantity(ratio, "")))

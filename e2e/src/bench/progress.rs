@@ -8,7 +8,6 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 /// The time between two lines during the same step.
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
-/// Prints lines with the time since the start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
     began: Instant,
@@ -41,7 +40,6 @@ impl Progress {
         }
     }
 
-    /// Waits for this duration.
     pub(super) async fn wait(self, what: &str, time: Duration) {
         self.step(&format!("{what}, {} s", time.as_secs()), sleep(time)).await;
     }

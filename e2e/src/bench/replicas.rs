@@ -29,12 +29,12 @@ use shares::replica;
 /// The measured numbers of replicas of each controller.
 const REPLICAS: [usize; 3] = [1, 2, MOST];
 const MOST: usize = 4;
-/// The cluster's size in the other scenarios, divided by this number, is its size here. The result does not depend on the size.
+/// The cluster is smaller than in the other scenarios by this factor. The result does not depend on the size.
 const PART: usize = 5;
-/// The number of existing Services, multiplied by this number, is the number of new Services without the rate limit. Fewer Services would
-/// be ready too fast for a precise measurement.
+/// Without the rate limit, this many new Services are created for each existing Service. Fewer Services would be ready too fast for a
+/// precise measurement.
 const CROWD: usize = 2;
-/// The number of nodes, divided by this number, is the number of joining nodes.
+/// One node joins for this many existing nodes.
 const JOINING: usize = 5;
 
 /// Starts a cluster in which each controller can have up to [`MOST`] replicas. At first, one replica of each controller runs.
@@ -183,7 +183,6 @@ fn names(of: &str, n: usize) -> Vec<String> {
     (0..n).map(|number| format!("{of}-{number:04}")).collect()
 }
 
-/// The rate per second.
 fn per_second(n: usize, seconds: f64) -> f64 {
     float(n) / seconds.max(f64::EPSILON)
 }

@@ -20,7 +20,6 @@ const CHECKS: f64 = 2.0;
 /// The initial listings count as complete after this duration without a call.
 const LISTED_AFTER: Duration = Duration::from_secs(2);
 
-/// Restarts the controllers, one after the other.
 pub(super) async fn controllers(stage: &mut Stage) -> anyhow::Result<Row> {
     stage.quiet().await?;
     let before = stage.reading().await?;
@@ -47,7 +46,6 @@ pub(super) async fn controllers(stage: &mut Stage) -> anyhow::Result<Row> {
     })
 }
 
-/// Restarts the adapter.
 pub(super) async fn adapter(stage: &mut Stage) -> anyhow::Result<Row> {
     stage.quiet().await?;
     let before = stage.reading().await?;

@@ -8,12 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::machine::Machine;
 
-/// The results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Report {
     /// The host.
     pub(super) machine: Machine,
-    /// The command line.
     pub(super) command: String,
     /// The default size of the cluster.
     pub(super) size: Size,
@@ -67,7 +65,6 @@ pub(super) struct Row {
     /// The load of the host when the scenario began, averaged over one minute.
     pub(super) load: f64,
     pub(super) spent: Spent,
-    /// The waiting times of users.
     pub(super) waits: BTreeMap<String, Waits>,
     pub(super) targets: Vec<Target>,
     /// Further remarks.
@@ -78,7 +75,6 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Whether the scenario was measured and all targets are met.
     pub(super) fn is_met(&self) -> bool {
         self.failed.is_none() && self.targets.iter().all(|target| target.met)
     }
@@ -95,7 +91,6 @@ pub(super) struct Spent {
 }
 
 impl Spent {
-    /// All writes to the API server.
     pub(super) fn api_total(&self) -> u64 {
         self.api_writes.values().flat_map(BTreeMap::values).sum()
     }
@@ -129,12 +124,10 @@ impl Calls {
         self.reads.saturating_add(self.writes)
     }
 
-    /// The number of calls of an operation.
     pub(super) fn of(&self, operation: &str) -> u64 {
         self.by_operation.get(operation).copied().unwrap_or_default()
     }
 
-    /// The calls of these families.
     pub(super) fn families(&self, families: &[&str]) -> u64 {
         families.iter().filter_map(|family| self.by_family.get(*family)).sum()
     }
@@ -147,12 +140,10 @@ fn more<K: Ord + ToString>(before: &BTreeMap<K, u64>, after: &BTreeMap<K, u64>) 
     after.iter().map(more).filter(|&(_, n)| n > 0).collect()
 }
 
-/// Memory and CPU time of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Usage {
     /// Resident memory at the end of the measurement.
     pub(super) rss_mib: f64,
-    /// The peak of resident memory.
     pub(super) peak_mib: f64,
     pub(super) cpu_seconds: f64,
 }
@@ -177,7 +168,6 @@ impl Waits {
     }
 }
 
-/// A target and its measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Target {
     /// The name of the figure.
@@ -190,7 +180,6 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// A number with an upper bound.
     pub(super) fn at_most(what: impl Into<String>, figure: f64, bound: f64, unit: &str) -> Self {
         Self {
             what: what.into(),
@@ -200,13 +189,11 @@ impl Target {
         }
     }
 
-    /// A number with a lower bound.
     pub(super) fn at_least(what: impl Into<String>, figure: f64, bound: f64, unit: &str) -> Self {
         let bound_text = format!(">= {}", quantity(bound, unit));
         Self { what: what.into(), figure: quantity(figure, unit), bound: bound_text, met: figure >= bound }
     }
 
-    /// A count with an upper bound.
     pub(super) fn count(what: impl Into<String>, figure: u64, bound: u64) -> Self {
         let (what, met) = (what.into(), figure <= bound);
         let bound = if bound == 0 { "0".to_owned() } else { format!("<= {bound}") };

@@ -1,4 +1,4 @@
-//! The cost of the routes of all nodes, from the first node on.
+//! Measures the cost of the routes of all nodes, from the first node on.
 
 use super::listings::{self, ROUTES_A_NODE};
 use super::numbers::{float, of_count};

@@ -20,9 +20,7 @@ use tokio::time::Instant;
 use crate::eventually::eventually;
 use crate::objects::UNINITIALIZED;
 
-/// The observed fields of a Node.
 type TrimmedNode = Object<NodeSpec, NodeStatus>;
-/// The observed fields of a Service.
 type TrimmedService = Object<ServiceSpec, ServiceStatus>;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

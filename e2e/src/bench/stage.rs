@@ -25,14 +25,12 @@ use super::progress::Progress;
 use super::result::{Calls, Size, Spent, Usage, Who};
 use super::seen::{Mark, Seen};
 
-/// The latency of the simulated cloud.
 const LATENCY_MILLIS: u64 = 50;
 /// The adapter's default rate limit for this cloud, in calls per second for each family of the API.
 pub(super) const RATE: u32 = 20;
 /// Events are written with a delay. If there was no write for this duration, no more writes are expected. The duration is twice the
 /// interval at which all routes are reconciled.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
-/// The name of the peer's process.
 const PEER: &str = "cloud-controller-manager";
 /// The number of nodes and Services that the peer reconciles at once, if configured.
 const PEER_WORKERS: u32 = 10;
@@ -41,7 +39,6 @@ const IDLE_AFTER: Duration = Duration::from_secs(5);
 /// The prefix of the users of the measured processes.
 const WRITERS: &str = "system:serviceaccount:";
 
-/// A running cluster, with its users and its kubelets.
 #[derive(Debug)]
 pub(super) struct Stage {
     // Fields in the order in which they are dropped: clients before their servers.
@@ -66,7 +63,6 @@ pub(super) struct Stage {
     reporting: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// The values of all counters at some time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reading {
     at: Option<Instant>,
@@ -164,7 +160,6 @@ impl Stage {
         Ok(Reading { at: Some(Instant::now()), counts: self.cluster.cloud.counts().await?, mark, cpu })
     }
 
-    /// The cost since this earlier reading.
     pub(super) async fn spent(&mut self, since: &Reading) -> anyhow::Result<Spent> {
         let took = since.at.map(|at| at.elapsed()).unwrap_or_default();
         // If the status reports of the kubelets have ended, the measured cost would be too low, so the run fails.
@@ -289,7 +284,6 @@ impl Stage {
         Ok(waits(&began, &done))
     }
 
-    /// Deletes these Services and waits until they are gone.
     pub(super) async fn delete(&self, names: &[String]) -> anyhow::Result<()> {
         fleet::delete_services(&self.client(), names).await?;
         let within = self.time_limit(names.len());
@@ -339,13 +333,12 @@ impl Stage {
         }
     }
 
-    /// The instance of a node.
+    /// The ID of a node's instance.
     pub(super) fn machine(&self, number: usize) -> anyhow::Result<String> {
         let name = node_name(number);
         self.machines.get(&name).cloned().with_context(|| format!("{name} has no instance"))
     }
 
-    /// The names of the existing nodes.
     pub(super) fn node_names(&self) -> Vec<String> {
         self.machines.keys().cloned().collect()
     }
@@ -365,7 +358,6 @@ impl Stage {
         nodes.iter().map(take).collect()
     }
 
-    /// The vendor calls since this earlier reading.
     pub(super) async fn calls_since(&self, before: &Reading) -> anyhow::Result<Calls> {
         Ok(Calls::between(&before.counts, &self.cluster.cloud.counts().await?))
     }
@@ -390,12 +382,10 @@ impl Stage {
         Ok(())
     }
 
-    /// Keeps the logs, to investigate a failure.
     pub(super) fn keep_logs(&mut self) {
         self.cluster.control_plane.keep_logs();
     }
 
-    /// Stops all processes gracefully.
     pub(super) async fn close(mut self) -> anyhow::Result<()> {
         if let Some(mut peer) = self.peer.take() {
             peer.stop().await?;

@@ -11,7 +11,7 @@ use super::numbers::float;
 use super::result::{Row, Size, Spent, Target};
 use super::stage::Stage;
 
-/// The number of nodes, divided by this number, is the number of nodes that become not ready.
+/// Of this many nodes, one becomes not ready.
 const SHARE: usize = 5;
 
 /// Measures the steady state for the measuring time (`size.seconds`).

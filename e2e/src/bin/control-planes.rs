@@ -37,7 +37,7 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot catch SIGTERM")?;
     let tools = tools()?;
     let (closed, end) = oneshot::channel();
-    // Reads in a separate thread: a blocking read in tokio would delay the end of this process until there is input.
+    // Reads in a separate thread, because a blocking read in tokio would delay the end of this process until there is input.
     thread::spawn(move || {
         io::copy(&mut io::stdin(), &mut io::sink()).ok();
         closed.send(()).ok();

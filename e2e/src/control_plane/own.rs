@@ -49,12 +49,10 @@ impl Own {
         }
     }
 
-    /// The client URL of etcd.
     pub(super) fn etcd_url(&self) -> &str {
         &self.launches.etcd_url
     }
 
-    /// Starts the API server again and returns its process ID.
     pub(super) fn launch_apiserver(&mut self) -> anyhow::Result<u32> {
         ensure!(!self.apiserver.is_running(), "the API server already runs; stop it first");
         self.apiserver = self.launches.apiserver.start()?;

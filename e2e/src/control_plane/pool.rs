@@ -92,7 +92,6 @@ fn log_of(site: &Site) -> PathBuf {
     dir.join("logs").join(format!("{APISERVER}.log"))
 }
 
-/// A control plane of the pool.
 #[derive(Debug)]
 struct Pooled {
     own: Own,
@@ -108,7 +107,6 @@ impl Pooled {
         Ok(Self { own, content, dir })
     }
 
-    /// Restores the initial state.
     async fn restore(mut self) -> anyhow::Result<Self> {
         match self.try_restore().await {
             Ok(()) => Ok(self),
@@ -176,7 +174,7 @@ impl Pool {
         let line = format!("{}\n", serde_json::to_string(&answer)?);
         let taken = taken?;
         if connection.write_all(line.as_bytes()).await.is_ok() {
-            // The scenario sends no data: the read returns when the connection ends.
+            // The scenario sends no data, so the read returns when the connection ends.
             connection.read_u8().await.ok();
         }
         self.state().restored += 1;

@@ -55,7 +55,6 @@ impl Launches {
         Ok(Self { etcd, etcd_url, apiserver, pki, audit_log, port })
     }
 
-    /// The URL of the API server.
     pub(super) fn server(&self) -> Server {
         Server { url: format!("https://127.0.0.1:{}", self.port), ca: self.pki.ca.clone() }
     }

@@ -34,7 +34,6 @@ impl WorkDir {
         self.dir.path()
     }
 
-    /// Keeps the directory when this value is dropped.
     pub(crate) fn keep(&mut self) {
         self.keep = true;
     }

@@ -16,7 +16,6 @@ use crate::{Simcloud, seconds};
 
 use super::cost::{Counts, Operation};
 
-/// One of the two clouds.
 #[derive(Debug)]
 pub(super) enum Cloud {
     Sim(Simcloud),
@@ -47,7 +46,6 @@ impl Cloud {
         })
     }
 
-    /// The chart values for the cloud.
     pub(super) fn values(&self) -> Value {
         match self {
             Self::Sim(cloud) => json!({ "adapter": { "sim": { "endpoint": cloud.url() } } }),
@@ -180,7 +178,6 @@ impl Cloud {
         })
     }
 
-    /// The number of calls of each operation.
     pub(super) async fn counts(&self) -> anyhow::Result<Counts> {
         Ok(match self {
             Self::Sim(cloud) => {
@@ -204,7 +201,8 @@ impl Cloud {
 }
 
 impl Operation {
-    /// Assigns calls to families by purpose, not by service: ports of instances and addresses of load balancers are in Neutron, too.
+    /// Assigns calls to families by purpose, not by service, because Neutron also manages ports of instances and addresses of load
+    /// balancers.
     fn of_openstack(call: &Call) -> Self {
         let name = openstack::operation(call);
         let is_of = |word: &str| call.path.starts_with(word);

@@ -6,7 +6,6 @@ use std::fmt;
 use adapter_sim::simcloud::{Access, Family};
 use serde::Serialize;
 
-/// An operation of the cloud's API.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Operation {
     /// The family of the operation, by its purpose.
@@ -16,7 +15,6 @@ pub(super) struct Operation {
     pub(super) name: String,
 }
 
-/// The number of calls of each operation.
 pub(super) type Counts = BTreeMap<Operation, u64>;
 
 /// Vendor calls.
@@ -44,7 +42,6 @@ impl Cost {
         cost
     }
 
-    /// The number of calls of an operation.
     pub(super) fn calls_of(&self, name: &str) -> u64 {
         self.by_operation.get(name).copied().unwrap_or_default()
     }

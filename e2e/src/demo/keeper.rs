@@ -18,7 +18,6 @@ use super::stage::Stage;
 
 /// Interval between checks; short enough for a waiting user.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
-/// The pause before the first restart.
 const FIRST_PAUSE: Duration = seconds(1);
 /// Longest pause. A kubelet waits up to five minutes, but here a user is waiting.
 const LONGEST_PAUSE: Duration = seconds(10);
@@ -53,7 +52,7 @@ impl Keeper {
         Self { kept: names.map(|name| Kept { name, pauses: pauses(), due: None }).collect() }
     }
 
-    /// Runs until the future is dropped, which is safe at any time: the started processes are in `stage`.
+    /// Runs until the future is dropped. Dropping it is safe at any time, because `stage` owns the started processes.
     pub(super) async fn keep(mut self, stage: &mut Stage) {
         loop {
             for kept in &mut self.kept {

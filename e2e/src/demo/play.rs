@@ -15,7 +15,6 @@ use super::report::{Outcome, Output, Report, Row};
 use super::stage::Stage;
 use super::{set_up, steps};
 
-/// The state of a running demo.
 #[derive(Debug)]
 pub(super) struct Play {
     output: Output,

@@ -15,30 +15,49 @@ const DIM: Style = Style::new().dimmed();
 const RED: Style = AnsiColor::Red.on_default();
 const GREEN: Style = AnsiColor::Green.on_default();
 
-/// An event of the demo.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum Report {
     /// A step begins. `number` counts from 1; `step` is a short, constant name.
-    StepBegins { number: usize, step: &'static str, title: String },
+    StepBegins {
+        number: usize,
+        step: &'static str,
+        title: String,
+    },
     /// The step observed something.
-    Note { text: String },
+    Note {
+        text: String,
+    },
     /// The command that a user would type for the same action.
-    Command { line: String },
-    /// The step reached its goal.
+    Command {
+        line: String,
+    },
     StepPassed(Row),
     /// The step failed; no step follows.
-    StepFailed { step: &'static str, millis: u64, why: String },
-    /// The summary of all steps.
-    Summary { steps: Vec<Row>, passed: bool },
+    StepFailed {
+        step: &'static str,
+        millis: u64,
+        why: String,
+    },
+    Summary {
+        steps: Vec<Row>,
+        passed: bool,
+    },
     /// All steps are done; the cluster keeps running for the user.
     Stay(Stay),
     /// A process ended while the cluster keeps running; it will be restarted.
-    ProcessEnded { process: &'static str, how: String, again_in_millis: u64 },
-    /// The process was restarted.
+    ProcessEnded {
+        process: &'static str,
+        how: String,
+        again_in_millis: u64,
+    },
     ProcessStarted(Running),
     /// The process could not be restarted; the demo retries it.
-    ProcessNotStarted { process: &'static str, why: String, again_in_millis: u64 },
+    ProcessNotStarted {
+        process: &'static str,
+        why: String,
+        again_in_millis: u64,
+    },
     /// The demo stops all processes.
     CleanUp,
 }
@@ -72,11 +91,9 @@ pub(super) struct Stay {
     /// The URL of Prometheus, if it runs.
     pub(super) prometheus: Option<String>,
     pub(super) logs: String,
-    /// The adapter and the controllers that run.
     pub(super) processes: Vec<Running>,
 }
 
-/// A running process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Running {
     /// The name of the process's Deployment, or of its program.
@@ -218,7 +235,7 @@ mod tests {
 
     use super::*;
 
-    /// Some reports of each kind with a text of its own.
+    /// Examples of each kind of report that has its own text.
     fn reports() -> Vec<Report> {
         let vendor_calls =
             Cost { reads: 1, writes: 2, by_operation: [("ListInstances".to_owned(), 3)].into() };

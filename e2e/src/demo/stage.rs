@@ -22,7 +22,6 @@ use super::report::{Output, Running, Stay};
 /// The adapter and its clients.
 const PROCESSES: [&str; 4] = [ADAPTER, CONTROLLERS[0], CONTROLLERS[1], CONTROLLERS[2]];
 
-/// All running processes, and values that later steps need.
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) cluster: Cluster<Cloud>,
@@ -48,13 +47,11 @@ impl Stage {
         self.cluster.cloud.counts().await
     }
 
-    /// The vendor calls since this earlier count.
     pub(super) async fn cost_since(&self, before: &Counts) -> anyhow::Result<Cost> {
         let all = [Family::Compute, Family::Identity, Family::Loadbalancer, Family::Network];
         Ok(Cost::between(before, &self.counts().await?, &all))
     }
 
-    /// Waits until the queue of a controller is empty.
     pub(super) async fn quiet(&mut self, controller: &str) -> anyhow::Result<()> {
         let pod = &*self.cluster.pods.get(controller)?;
         let what = format!("the queue of {controller} is empty");
@@ -69,7 +66,7 @@ impl Stage {
 
     /// The exit status of a process, if it has ended and no step stopped it.
     pub(super) fn ended(&mut self, process: &str) -> Option<ExitStatus> {
-        // The error is ignored here: the next check reads the status again.
+        // The error is ignored here, because the next check reads the status again.
         if process == APISERVER {
             self.cluster.control_plane.apiserver_status().ok()?
         } else {
@@ -87,7 +84,6 @@ impl Stage {
         pod.id().with_context(|| format!("{process} has no process"))
     }
 
-    /// How the user can access this cluster.
     pub(super) fn stay(&mut self, tools: &Tools) -> Stay {
         let (processes, cloudctl) = (self.running(), self.cloudctl());
         let control_plane = &self.cluster.control_plane;
@@ -103,7 +99,6 @@ impl Stage {
         }
     }
 
-    /// The running processes of the adapter and the controllers.
     fn running(&mut self) -> Vec<Running> {
         let mut running = Vec::new();
         for process in PROCESSES {

@@ -106,7 +106,7 @@ pub(super) async fn node_joins_and_leaves(stage: &mut Stage) -> anyhow::Result<C
 
 /// Kills the adapter while it creates a load balancer: no request is lost, and no object is created twice.
 pub(super) async fn adapter_is_killed(stage: &mut Stage) -> anyhow::Result<Cost> {
-    // Wait first: otherwise remaining work for the first Service would be interrupted and reported in this step, too.
+    // Wait first, because otherwise remaining work for the first Service would be interrupted and reported in this step, too.
     stage.quiet("service-controller").await?;
     let before = stage.counts().await?;
     let old: Vec<_> = stage.cluster.cloud.balancers().await?.into_iter().map(|it| it.id).collect();
@@ -223,7 +223,7 @@ async fn balanced(stage: &Stage, name: &str) -> anyhow::Result<String> {
     Ok(id)
 }
 
-/// Waits until all nodes are initialised. Returns one line per node.
+/// Returns one line per node.
 async fn all_initialised(stage: &Stage) -> anyhow::Result<Vec<String>> {
     eventually("all nodes are initialised", time_limit(stage), || async {
         nodes(stage).await?.iter().map(facts::initialised).collect()
@@ -231,7 +231,7 @@ async fn all_initialised(stage: &Stage) -> anyhow::Result<Vec<String>> {
     .await
 }
 
-/// Waits until the cloud has the routes of all nodes. Returns one line per route.
+/// Returns one line per route.
 async fn all_routed(stage: &Stage) -> anyhow::Result<Vec<String>> {
     eventually("all nodes have their routes", time_limit(stage), || async {
         nodes(stage).await?.iter().try_for_each(facts::connected)?;

@@ -24,7 +24,6 @@ while IFS= read -r -d '' command <&3; do
 done
 "#;
 
-/// A shell that waits for commands.
 #[derive(Debug)]
 pub(super) struct Session {
     bash: Child,
@@ -75,7 +74,6 @@ impl Session {
         Ok((code, printed))
     }
 
-    /// Whether the shell can take no more commands.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
     }

@@ -185,7 +185,6 @@ impl Account {
     }
 }
 
-/// The status of a refusal.
 pub(crate) fn status_of(error: &anyhow::Error) -> Option<StatusCode> {
     error.downcast_ref::<Refusal>().map(|refusal| refusal.status)
 }

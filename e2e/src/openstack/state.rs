@@ -165,7 +165,6 @@ impl Balancer {
     }
 }
 
-/// The extra routes of a router.
 pub(super) async fn routes(account: &Account, router: &str) -> anyhow::Result<Vec<Route>> {
     let shown = account.get(Service::Network, &format!("/v2.0/routers/{router}")).await?;
     part(&shown, "/router/routes")
@@ -206,7 +205,6 @@ async fn neutron<T: DeserializeOwned>(account: &Account, what: &str, query: &str
     part(&answer, &format!("/{what}"))
 }
 
-/// A part of an answer.
 pub(super) fn part<T: DeserializeOwned>(answer: &Value, pointer: &str) -> anyhow::Result<T> {
     let found = answer.pointer(pointer).with_context(|| format!("no {pointer} in {answer}"))?;
     T::deserialize(found).with_context(|| format!("{pointer} is {found}"))

@@ -14,8 +14,6 @@ const PROGRAM: &str = "cloud-controller-manager";
 /// The number of lines of the compiler's output in an error.
 const TAIL_LINES: usize = 20;
 
-/// Builds the program and returns its path.
-///
 /// The build takes 2 s if nothing has changed, and 2 minutes on two cores with an empty Go cache.
 pub(super) async fn built() -> anyhow::Result<PathBuf> {
     // The program is next to the folders of Cargo's profiles, because it is the same for all profiles.

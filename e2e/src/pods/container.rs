@@ -22,12 +22,10 @@ pub(crate) struct Container {
     pub(crate) program: String,
     pub(crate) args: Vec<String>,
     pub(crate) env: BTreeMap<String, String>,
-    /// The pod's grace period.
     pub(crate) grace: Duration,
     readiness: Option<Probe>,
 }
 
-/// The URL of an HTTP probe.
 #[derive(Debug)]
 struct Probe {
     base: String,
@@ -75,7 +73,6 @@ impl Ports {
     }
 }
 
-/// The pod template of a Deployment.
 pub(crate) fn template(deployment: &Deployment) -> anyhow::Result<&PodSpec> {
     let spec = deployment.spec.as_ref().context("spec is missing")?;
     spec.template.spec.as_ref().context("spec.template.spec is missing")
@@ -110,7 +107,6 @@ pub(crate) fn resolve(pod: &PodSpec, surroundings: &Surroundings) -> anyhow::Res
 }
 
 impl Container {
-    /// The URL of the readiness probe.
     pub(crate) fn readiness(&self) -> anyhow::Result<&str> {
         self.readiness.as_ref().map(|probe| &*probe.url).context("readinessProbe.httpGet is missing")
     }

@@ -14,13 +14,10 @@ use serde_json::{Value, json};
 
 use super::container::Ports;
 
-/// A replica of a Deployment.
 #[derive(Debug)]
 pub(crate) struct Replica<'a> {
     pub(crate) deployment: &'a Deployment,
-    /// The name of the replica's pod.
     pub(crate) pod: String,
-    /// The ports that replace those of the Deployment.
     pub(crate) ports: Ports,
 }
 

@@ -15,7 +15,6 @@ use crate::kubeconfig::{self, Credential};
 /// Lifetime of the token. Longer than any demonstration, because this module does not renew the token.
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 
-/// A pod's identity.
 #[derive(Debug)]
 pub(crate) struct Identity {
     /// The user name that the API server assigns to the pod.

@@ -124,7 +124,6 @@ impl PrometheusApi {
         Ok(answer.data.alerts)
     }
 
-    /// Returns an error unless the server is ready for requests.
     pub(super) async fn is_ready(&self) -> anyhow::Result<()> {
         self.http.get_text(&format!("{}/-/ready", self.url)).await.map(drop)
     }

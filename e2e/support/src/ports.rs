@@ -1,8 +1,8 @@
 //! Ports on loopback for servers that tests stop and start again: a port stays reserved for this process until it ends.
 //!
-//! A port that the kernel chooses (`bind` to port 0) is from the range of ephemeral ports. While the server is down, a connection of any
-//! process may get this port, and the server cannot bind the port again: `Address already in use`, even with `SO_REUSEADDR`. Therefore
-//! these ports are below that range, in blocks, and a locked file reserves each block among the processes of this user.
+//! If the kernel chooses a port (`bind` to port 0), the port is from the range of ephemeral ports. While the server is down, a connection
+//! of any process may get this port. The server then cannot bind the port again, even with `SO_REUSEADDR`: `Address already in use`.
+//! Therefore the ports of this module are below that range, in blocks. A locked file reserves each block for one of this user's processes.
 
 use std::env;
 use std::fs::{self, File};
@@ -22,7 +22,6 @@ const BLOCK: u16 = 20;
 /// The blocks of this process. They are released when the process ends.
 static OURS: Mutex<Vec<Block>> = Mutex::new(Vec::new());
 
-/// A block of ports that this process has reserved.
 #[derive(Debug)]
 struct Block {
     left: Range<u16>,

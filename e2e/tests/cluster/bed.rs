@@ -34,7 +34,6 @@ use tokio::time::Instant;
 pub(crate) const WITHIN: Duration = seconds(120);
 /// The name of the release and of the chart.
 pub(crate) const RELEASE: &str = "cloud-controllers";
-/// The namespace of the release.
 pub(crate) const NAMESPACE: &str = "kube-system";
 /// The images that the chart runs here.
 pub(crate) const IMAGES: [&str; 4] =
@@ -66,7 +65,6 @@ static ENDED: LazyLock<watch::Receiver<bool>> = LazyLock::new(|| {
     ended
 });
 
-/// A cluster for one scenario.
 pub(crate) struct Bed {
     layout: Layout,
     programs: Programs,
@@ -75,14 +73,12 @@ pub(crate) struct Bed {
     begin: Instant,
     /// A client with the rights of the administrator.
     pub(crate) client: Client,
-    /// The cloud of the nodes.
     pub(crate) cloud: Simcloud,
 }
 
 /// The cluster that a scenario needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    /// Number of nodes.
     pub(crate) nodes: u8,
     /// Whether the nodes have this project's images, and their pods a network, from the start.
     pub(crate) complete: bool,
@@ -94,7 +90,6 @@ pub(crate) fn scenario(nodes: u8, play: impl AsyncFnOnce(&Bed) -> anyhow::Result
     play_on(Wanted { nodes, complete: true }, play);
 }
 
-/// Runs a scenario on the cluster that it needs.
 pub(crate) fn play_on(wanted: Wanted, play: impl AsyncFnOnce(&Bed) -> anyhow::Result<()> + Send) {
     let _alone = STAGE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let name = thread::current().name().unwrap_or_default().to_owned();
@@ -267,12 +262,10 @@ impl Bed {
         Ok(begin.elapsed())
     }
 
-    /// Runs `helm install`.
     pub(crate) async fn install(&self, change: &Value) -> anyhow::Result<Duration> {
         self.helm_with("install", change).await
     }
 
-    /// Runs `helm upgrade`.
     pub(crate) async fn upgrade(&self, change: &Value) -> anyhow::Result<Duration> {
         self.helm_with("upgrade", change).await
     }
@@ -287,13 +280,11 @@ impl Bed {
         self.kubectl_as(&self.layout.kubeconfig(), args).await
     }
 
-    /// Runs any kubectl command with another kubeconfig.
     pub(crate) async fn kubectl_as(&self, kubeconfig: &Path, args: &[&str]) -> anyhow::Result<String> {
         let program = self.programs.0.get(&Tool::Kubectl).context("kubectl is not installed")?;
         output(Command::new(program).arg("--kubeconfig").arg(kubeconfig).args(args)).await
     }
 
-    /// Applies a manifest.
     pub(crate) async fn apply(&self, manifest: &Value) -> anyhow::Result<()> {
         let file = self.layout.home.join("manifest.json");
         fs::write(&file, manifest.to_string()).context("cannot write the manifest")?;
@@ -330,7 +321,6 @@ impl Bed {
         Ok(seen)
     }
 
-    /// Waits until no node is tainted as uninitialised.
     pub(crate) async fn until_initialised(&self) -> anyhow::Result<()> {
         let taints = ["get", "nodes", "--output", "jsonpath={.items[*].spec.taints[*].key}"];
         let none = |taints: &str| !taints.contains("node.cloudprovider.kubernetes.io/uninitialized");
@@ -345,7 +335,6 @@ impl Bed {
         Ok(own.map(|(_number, network)| network.to_owned()).collect())
     }
 
-    /// Waits until a Service has an address, and returns it.
     pub(crate) async fn address(&self, service: &str) -> anyhow::Result<String> {
         let path = "jsonpath={.status.loadBalancer.ingress[0].ip}";
         let args = ["get", "service", service, "--output", path];
@@ -357,12 +346,10 @@ impl Bed {
         tell(&format!("  {:6.1} s  {what}", self.begin.elapsed().as_secs_f64()));
     }
 
-    /// The files of this cluster.
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Runs any Helm command in another namespace.
     pub(crate) async fn helm_in(&self, namespace: &str, args: &[&str]) -> anyhow::Result<String> {
         let mut command = Command::new(&self.helm);
         command.args(args).args(["--namespace", namespace]).arg("--kubeconfig").arg(self.layout.kubeconfig());
@@ -418,7 +405,6 @@ async fn output(command: &mut Command) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The chart of this repository.
 pub(crate) fn chart() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).join("helm").join(RELEASE)

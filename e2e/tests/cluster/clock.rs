@@ -1,8 +1,8 @@
 //! Clocks of single containers jump. The clock of the host is shared with others, so it is not changed.
 //!
 //! A time namespace does not shift the wall clock. But a program gets the time from a function that the kernel maps into each process
-//! (vDSO), and a write to that memory affects only the process' own copy. The test replaces the function there by one that asks the kernel
-//! and adds an offset. The process sees the same as after `date --set` or a step of NTP: the wall clock jumps, the monotonic clock
+//! (vDSO). A write to that memory affects only the process's own copy. The test replaces the function there by one that asks the kernel and
+//! adds an offset. The process sees the same as after `date --set` or a step of NTP: the wall clock jumps, and the monotonic clock
 //! continues.
 
 use std::fs::{self, OpenOptions};
@@ -25,7 +25,6 @@ use crate::users::Users;
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 /// Tolerance for the times of Events: much less than an hour, and more than the age of an Event.
 const MARGIN: SignedDuration = SignedDuration::from_mins(10);
-/// Reason of an Event.
 const FAILED: &str = "SyncLoadBalancerFailed: ";
 const CONTROLLERS: [&str; 3] = ["node-controller", "route-controller", "service-controller"];
 
@@ -54,7 +53,7 @@ fn clock_jumps_stop_no_work_but_new_tokens_may_be_refused() {
             set_clock(id(1, controller)?, SignedDuration::ZERO)?;
         }
 
-        // Callers whose tokens the adapter has cached continue: the cache does not depend on the wall clock.
+        // Callers whose tokens the adapter has cached continue, because the cache does not depend on the wall clock.
         let adapter = id(1, "adapter-sim")?;
         users.work_while(bed, "adapter", async { set_clock(adapter, HOUR) }).await?;
         ensure!(of(1)? == processes, "a process has ended");
@@ -132,7 +131,6 @@ fn replace(process: i32, offset: SignedDuration) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Address range of the vDSO.
 fn vdso(maps: &str) -> Option<(u64, u64)> {
     let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
     let (begin, end) = line.split_once(' ')?.0.split_once('-')?;

@@ -1,4 +1,4 @@
-//! `cloudctl` as a user runs it: pages are read through kubelets, with exactly the rights in the documentation.
+//! Tests `cloudctl` as a user runs it. It reads pages through kubelets, with exactly the rights in the documentation.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Commands of the documentation that need running pods: logs, forwarded ports, rollouts, and the pages of the processes.
+//! Runs the commands of the documentation that need running pods: logs, forwarded ports, rollouts, and the pages of the processes.
 
 use anyhow::ensure;
 use e2e::docs::{Terminal, pages};

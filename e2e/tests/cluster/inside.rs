@@ -23,12 +23,10 @@ use tokio::time::timeout;
 
 use crate::bed::{Bed, NAMESPACE, WITHIN};
 
-/// The port that [`answer`] opens.
 const PORT: u16 = 8080;
 /// A packet that is not answered within this time is lost.
 const LOST_AFTER: Duration = seconds(2);
 
-/// A running container.
 #[derive(Clone, Debug)]
 pub(crate) struct Container {
     /// Its pod.
@@ -93,23 +91,19 @@ impl Container {
         fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))
     }
 
-    /// The name of the pod.
     pub(crate) fn pod_name(&self) -> &str {
         self.pod.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// The node of the pod.
     pub(crate) fn node(&self) -> &str {
         self.pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
     }
 
-    /// The address of the pod.
     pub(crate) fn address(&self) -> anyhow::Result<IpAddr> {
         let address = self.pod.status.as_ref().and_then(|status| status.pod_ip.as_deref());
         address.context("no address")?.parse().context("no address")
     }
 
-    /// The number of a named port.
     pub(crate) fn port(&self, name: &str) -> anyhow::Result<u16> {
         let containers = self.pod.spec.iter().flat_map(|spec| &spec.containers);
         let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
@@ -118,7 +112,6 @@ impl Container {
         Ok(port.container_port.try_into()?)
     }
 
-    /// The address of a named port.
     pub(crate) fn at(&self, port: &str) -> anyhow::Result<SocketAddr> {
         Ok((self.address()?, self.port(port)?).into())
     }
@@ -172,7 +165,6 @@ impl Container {
 /// A port that is open until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Answering {
-    /// Address and port.
     pub(crate) at: SocketAddr,
     _serve: JoinSet<()>,
 }

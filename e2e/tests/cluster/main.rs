@@ -1,5 +1,5 @@
-//! The chart on a cluster with real kubelets, with this project's images, as a user installs it. Each scenario creates its own cluster and
-//! removes it. `cargo xtask test cluster` runs the scenarios.
+//! Tests the chart on a cluster with real kubelets and this project's images, as a user installs it. Each scenario creates its own cluster
+//! and removes it. `cargo xtask test cluster` runs the scenarios.
 
 #![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 

@@ -1,4 +1,4 @@
-//! Migration from a former cloud controller manager to this project: at once, or controller by controller.
+//! Tests the migration from a former cloud controller manager to this project: at once, or controller by controller.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -258,7 +258,6 @@ async fn joins(bed: &Bed, name: &str) -> anyhow::Result<()> {
     delete_node(&bed.client, name).await
 }
 
-/// Waits until there are routes, all with this tag.
 async fn until_routed(bed: &Bed, tag: &str) -> anyhow::Result<State> {
     bed.until_cloud(&format!("there are routes with the tag {tag}"), |state| {
         let all = state.routes.iter().all(|route| route.tags.contains_key(tag));
@@ -301,14 +300,12 @@ async fn goes_with_its_service(bed: &Bed, name: &str) -> anyhow::Result<()> {
     .await
 }
 
-/// A pod on the pod network.
 struct Pod {
     address: IpAddr,
     /// ID of a process in the pod's network.
     process: u32,
 }
 
-/// Starts one pod on each node.
 async fn two_pods(bed: &Bed) -> anyhow::Result<[Pod; 2]> {
     Ok([pod(bed, 1).await?, pod(bed, 2).await?])
 }

@@ -89,7 +89,6 @@ impl Picture {
         Ok(())
     }
 
-    /// The snapshot without a Service.
     pub(crate) fn without(mut self, service: &str) -> Self {
         self.services.remove(service);
         self.balancers.retain(|it| !it.name.contains(service));

@@ -209,7 +209,6 @@ enum Reading {
     AddressesOfOthers,
 }
 
-/// One end of a connection.
 #[derive(Clone, Debug)]
 struct End {
     /// Namespace and labels, if it is a pod.

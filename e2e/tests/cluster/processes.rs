@@ -35,12 +35,10 @@ pub(crate) fn of(node: u8) -> anyhow::Result<BTreeMap<&'static str, i32>> {
     Ok(found)
 }
 
-/// The PID of an image's process on a node.
 pub(crate) fn id(node: u8, image: &str) -> anyhow::Result<i32> {
     of(node)?.get(image).copied().with_context(|| format!("no {image} runs on node {node}"))
 }
 
-/// Sends a signal to a process.
 pub(crate) fn signal(id: i32, signal: Signal) -> anyhow::Result<()> {
     let process = Pid::from_raw(id).context("invalid process ID")?;
     kill_process(process, signal).with_context(|| format!("cannot signal process {id}"))

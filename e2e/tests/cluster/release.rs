@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::bed::{Bed, NAMESPACE, RELEASE, WITHIN, Wanted, play_on};
 use crate::picture::Picture;
 
-/// The reason in docs/install.md why the test of the documentation does not run this block of commands.
+/// The text in docs/install.md that says why the test of the documentation skips this block of commands.
 const BLOCK: &str = "it needs a registry; `cargo xtask test release` runs these commands with one";
 const ADAPTER: &str = "cloud-adapter";
 

@@ -55,7 +55,6 @@ fn pods_on_two_nodes_reach_each_other_only_by_routes() {
 /// Two pods on two nodes.
 struct Pair([Side; 2]);
 
-/// A pod that answers its clients.
 struct Side {
     pod: Container,
     answering: Answering,
@@ -119,7 +118,6 @@ async fn destinations(bed: &Bed) -> anyhow::Result<BTreeSet<String>> {
     Ok(bed.cloud.state().await?.routes.iter().map(|route| route.destination.to_string()).collect())
 }
 
-/// Waits until both nodes have the condition.
 async fn conditions(bed: &Bed) -> anyhow::Result<()> {
     let reasons = "jsonpath={.items[*].status.conditions[?(@.type==\"NetworkUnavailable\")].reason}";
     let both = |all: &str| all == "RouteCreated RouteCreated";

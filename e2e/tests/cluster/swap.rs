@@ -1,5 +1,5 @@
-//! `helm upgrade` switches to another cloud: no object is changed in the new cloud, or lost in the old one, before an operator confirms the
-//! move.
+//! `helm upgrade` switches to another cloud. Before an operator confirms the move, no object is changed in the new cloud, and none is lost
+//! in the old one.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -272,7 +272,6 @@ fn lease(controller: &str) -> String {
     format!("cloud-{controller}")
 }
 
-/// Waits for an Event on an object whose text satisfies `says`.
 async fn wait_for_event(
     bed: &Bed,
     kind: &str,

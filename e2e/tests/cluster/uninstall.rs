@@ -1,4 +1,4 @@
-//! What is left after an uninstall: nothing in the cluster, and in the cloud what the values request.
+//! Tests what an uninstall leaves: nothing in the cluster, and in the cloud what the chart values request.
 
 use std::collections::BTreeSet;
 
@@ -130,7 +130,6 @@ async fn no_load_balancer(bed: &Bed) -> anyhow::Result<()> {
     .await
 }
 
-/// Waits until the objects are the same as before.
 async fn nothing_left(bed: &Bed, before: &BTreeSet<String>) -> anyhow::Result<()> {
     eventually("nothing of the release is left", WITHIN, || async {
         let now = objects(bed).await?;

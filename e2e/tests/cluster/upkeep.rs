@@ -1,4 +1,4 @@
-//! Operations on a cluster in use: upgrades, a rollback, drained nodes.
+//! Tests operations on a cluster in use: upgrades, a rollback, drained nodes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,6 @@ use crate::bed::{Bed, NAMESPACE, RELEASE, scenario};
 use crate::processes::pods;
 use crate::users::Users;
 
-/// All Deployments of the chart.
 const DEPLOYMENTS: [&str; 4] = ["cloud-adapter", "node-controller", "route-controller", "service-controller"];
 
 /// Two replicas of the service-controller, one of them a standby.
@@ -47,7 +46,6 @@ fn upgrades_and_rollbacks_lose_and_duplicate_nothing() {
     });
 }
 
-/// Checks that none of the former pods is left.
 async fn all_pods_are_new(bed: &Bed, former: &mut Vec<String>) -> anyhow::Result<()> {
     let now = pods(bed, ".metadata.uid").await?;
     let stay: Vec<_> = now.iter().filter(|id| former.contains(id)).collect();
@@ -171,7 +169,6 @@ async fn run_on(bed: &Bed, nodes: &[&str]) -> anyhow::Result<()> {
     bed.until(&format!("our pods are on {nodes:?}"), &args, only).await.map(drop)
 }
 
-/// Waits until exactly these nodes are backends of `web`.
 async fn behind(bed: &Bed, nodes: &[Node]) -> anyhow::Result<()> {
     bed.until_cloud(&format!("{nodes:?} are backends of the load balancer"), |state| {
         let members = state.balancer("web")?.pools.iter().flat_map(|pool| &pool.members);

@@ -15,12 +15,10 @@ use tokio::time::Instant;
 
 use crate::bed::{Bed, WITHIN};
 
-/// Number of concurrent users.
 const USERS: usize = 3;
-/// Of this number of Services, one is not deleted.
+/// One of this many Services is kept.
 const STAYS: usize = 4;
 
-/// What the users have done so far.
 #[derive(Debug, Default)]
 pub(crate) struct Users {
     made: Cell<u64>,
@@ -135,7 +133,6 @@ impl Users {
     }
 }
 
-/// The address in the status of a Service.
 pub(crate) fn shown(service: &Service) -> Option<String> {
     let status = service.status.as_ref()?.load_balancer.as_ref()?;
     status.ingress.as_ref()?.first()?.ip.clone()

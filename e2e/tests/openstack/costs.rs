@@ -1,4 +1,4 @@
-//! The vendor calls that events in the cluster cause.
+//! Tests how many vendor calls events in the cluster cause.
 
 use super::*;
 

@@ -34,7 +34,6 @@ type Bed = e2e::Bed<OpenStack>;
 
 const OWNER: &str = "cloudadapter.dev/owner-name=";
 
-/// Each step passes, and reports its cost.
 #[tokio::test]
 async fn the_demo_passes_on_openstack() {
     let _alone = STAGE.lock().await;
@@ -57,7 +56,7 @@ async fn the_demo_passes_on_openstack() {
     assert_eq!((&calls["POST loadbalancers"], writes), (&json!(1), 2), "{calls}");
 }
 
-/// Only one scenario runs at a time: the cloud runs on the same processors, and two concurrent scenarios take longer in total.
+/// Only one scenario runs at a time, because the cloud runs on the same processors, and two concurrent scenarios take longer in total.
 static STAGE: Mutex<()> = Mutex::const_new(());
 
 /// Runs a scenario in a project of its own. Then all Services, nodes and instances are deleted, and nothing may be left.
@@ -161,7 +160,6 @@ fn ids(state: &State) -> Vec<&str> {
     balancers.chain(ips).chain(state.servers.iter().map(|it| &it.id)).map(String::as_str).collect()
 }
 
-/// Number of calls per operation.
 fn count(calls: &Calls) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     for call in &calls.0 {

@@ -1,4 +1,4 @@
-//! Nodes with security groups: exactly the traffic of Services is allowed, and nothing is left afterwards.
+//! Tests nodes with security groups. Exactly the traffic of Services is allowed, and nothing is left afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -89,7 +89,6 @@ async fn node_access(bed: &mut Bed) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The node ports of Services.
 async fn node_ports(bed: &Bed, services: &[&str]) -> anyhow::Result<BTreeSet<i64>> {
     let mut all = BTreeSet::new();
     for name in services {

@@ -1,8 +1,7 @@
-//! Other owners in the same project: users, and a second cluster.
+//! Tests with other owners in the same project: users, and a second cluster.
 
 use super::*;
 
-/// Changes to objects of this cluster are reverted. Objects of other owners stay.
 #[tokio::test]
 async fn changes_by_others_are_reverted_and_their_objects_stay() {
     scenario(others).await;
@@ -44,7 +43,7 @@ async fn others(bed: &mut Bed) -> anyhow::Result<()> {
     let made = made.await?;
     ensure!(bed.address("web").await? == address, "the address has changed");
 
-    // A failed load balancer is not recreated, because users know its address: the failure is reported, and the users decide.
+    // A failed load balancer is not recreated, because users know its address. The failure is reported, and the users decide.
     project.break_balancer(&made.id).await?;
     let said = bed.wait_for_event("Service", "web", "SyncLoadBalancerFailed").await?;
     println!("ERROR: {said}");

@@ -1,4 +1,4 @@
-//! The settings of a Service, as they are stored in Octavia.
+//! Tests how Octavia stores the settings of a Service.
 
 use super::*;
 
@@ -6,13 +6,13 @@ const KEY: &str = "lb.cloudadapter.dev";
 /// Reference to a certificate in Octavia's form: a container in Barbican.
 const CERTIFICATE: &str = "http://127.0.0.1:9311/v1/containers/11111111-2222-4333-8444-555555555555";
 
-/// The grant that lets Services use the certificate.
+/// The adapter's `grants` setting that lets Services use the certificate.
 fn grant() -> String {
     format!("*:certificate={CERTIFICATE}")
 }
 
-/// TLS termination, other protocols, health checks, timeouts, source ranges, affinity: each is stored in Octavia, written once, and not
-/// written again after a restart.
+/// Octavia stores each setting: TLS termination, other protocols, health checks, timeouts, source ranges and affinity. Each is written
+/// once, and not written again after a restart.
 #[tokio::test]
 async fn settings_of_services_are_stored_in_octavia() {
     let values = json!({ "adapter": { "grants": [grant()] } });

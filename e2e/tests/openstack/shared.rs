@@ -71,7 +71,6 @@ async fn shared_load_balancer(bed: &mut Bed) -> anyhow::Result<()> {
     .await
 }
 
-/// A Service that shares a load balancer.
 async fn share(bed: &Bed, name: &str, port: u16, balancer: &str) -> anyhow::Result<()> {
     service(name)
         .port(port)

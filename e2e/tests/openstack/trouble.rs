@@ -1,4 +1,4 @@
-//! A cloud that has no quota left, fails, loses answers, or rejects the credentials.
+//! Tests with a cloud that has no quota left, fails, loses answers, or rejects the credentials.
 
 use super::*;
 
@@ -42,7 +42,6 @@ async fn quotas(bed: &mut Bed) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whatever happens to calls or their answers, each object exists exactly once in the end.
 #[tokio::test]
 async fn faulty_cloud_gets_each_object_exactly_once() {
     scenario(trouble).await;
@@ -85,7 +84,7 @@ async fn trouble(bed: &mut Bed) -> anyhow::Result<()> {
     forbidden(bed).await
 }
 
-/// An empty listing does not prove that there is nothing: objects that seem to be gone are looked up, and not created again.
+/// An empty listing does not prove that no object exists. Objects that seem to be gone are looked up, and not created again.
 async fn empty_pages(bed: &mut Bed) -> anyhow::Result<()> {
     let proxy = bed.cluster.cloud.proxy.clone();
     let before = bed.cluster.cloud.project.state().await?;
@@ -103,8 +102,8 @@ async fn empty_pages(bed: &mut Bed) -> anyhow::Result<()> {
     e2e::set_ready(&bed.client(), "a", Ready::True).await
 }
 
-/// After two listings without any load balancer, the adapter creates a second one. When both are listed, the older one keeps the address,
-/// and the newer one is deleted.
+/// After two listings without any load balancer, the adapter may create a second one. When both are listed, the older one keeps the
+/// address, and the newer one is deleted.
 async fn no_balancers(bed: &mut Bed) -> anyhow::Result<()> {
     let (project, proxy) = (Arc::clone(&bed.cluster.cloud.project), bed.cluster.cloud.proxy.clone());
     let (before, address) = (project.state().await?, bed.address("web").await?);

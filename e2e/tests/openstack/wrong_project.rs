@@ -1,4 +1,4 @@
-//! Credentials of another project.
+//! Tests credentials of another project.
 
 use super::*;
 
@@ -93,7 +93,6 @@ async fn refusals(adapter: &Pod) -> anyhow::Result<f64> {
     page.lines().filter(counts).map(value).sum::<Result<f64, _>>().context("the page has no such metric")
 }
 
-/// Checks that nothing from before is gone.
 async fn unharmed(bed: &Bed, before: &State) -> anyhow::Result<()> {
     let after = bed.cluster.cloud.project.state().await?;
     ensure!(bed.nodes().get_opt("a").await?.is_some(), "the node was deleted");

@@ -1,4 +1,4 @@
-//! Which callers the adapter accepts, with tokens that a real API server issues.
+//! Tests which callers the adapter accepts, with tokens that a real API server issues.
 
 use std::path::PathBuf;
 
@@ -134,7 +134,7 @@ fn judged(error: &AdapterError) -> (Code, Reason) {
     (error.code, error.reason)
 }
 
-/// What a controller needs to be accepted by the adapter.
+/// The values that a client needs to call the adapter as a controller does.
 struct Door {
     ca: PathBuf,
     cluster: String,

@@ -1,4 +1,4 @@
-//! Two adapters, one of them the leader, which is killed or shut down while users are at work.
+//! Tests with two adapters. The leader is killed or shut down while users are at work.
 
 #![expect(clippy::print_stdout, reason = "the measured times are worth reading")]
 
@@ -70,7 +70,7 @@ async fn adapter_failover_fails_no_call_of_a_controller() {
     within_budget(&bed.cluster.cloud.requests().await.unwrap());
 }
 
-/// No call of a controller failed for its user: a call that must be repeated is repeated in the same reconcile.
+/// No call of a controller fails for its user, because a call that must be repeated is repeated in the same reconcile.
 async fn unnoticed(bed: &mut Bed) {
     let calls = bed.adapter_calls().await.unwrap();
     println!("calls of the controllers: {calls:?}");
@@ -106,7 +106,6 @@ async fn settled(bed: &Bed, outcome: &Outcome) {
     bed.until_cloud("each object exists exactly once", |state| outcome.check(state, &[])).await.unwrap();
 }
 
-/// The replica that serves.
 async fn leader(bed: &mut Bed) -> &'static str {
     let ports = [ADAPTER, OTHER].map(|name| (name, port(bed, name)));
     let look = || async {

@@ -1,4 +1,4 @@
-//! The admission policy for annotations of Services, as a real API server applies it. No controller runs here.
+//! Tests the admission policy for annotations of Services on a real API server. No controller runs here.
 
 use anyhow::{Context as _, ensure};
 use e2e::{ControlPlane, Release, Values, WITHIN, eventually, merge};

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// The name of a scenario on the command line, and its targets that hold on any host, whatever the load.
+/// Each scenario by its name on the command line, with those of its targets that hold on any host and under any load.
 const SCENARIOS: [(&str, &[&str]); 12] = [
     ("join", &["vendor calls for instances", "vendor writes except routes"]),
     ("growth", &[]),

@@ -148,7 +148,6 @@ async fn on_server(control_plane: &ControlPlane, values: &Value) -> Vec<Value> {
     documents(&control_plane.helm(&args).await.unwrap())
 }
 
-/// The types of the hooks.
 fn hooks(objects: &[Value]) -> BTreeSet<String> {
     let types = objects.iter().filter_map(|it| it["metadata"]["annotations"]["helm.sh/hook"].as_str());
     types.map(str::to_owned).collect()
@@ -164,14 +163,12 @@ fn manifests(control_plane: &ControlPlane) -> String {
     control_plane.dir().join("manifests.yaml").display().to_string()
 }
 
-/// Applies the manifests without their hooks.
 async fn applied(control_plane: &ControlPlane, mode: &[&str], text: &str) {
     let file = manifests(control_plane);
     std::fs::write(Path::new(&file), without_hooks(text)).unwrap();
     control_plane.kubectl(&[&["apply"], mode, &["--filename", &file]].concat()).await.unwrap();
 }
 
-/// The resource versions of all applied objects: a version changes with the object.
 async fn versions(control_plane: &ControlPlane) -> String {
     let path = r#"jsonpath={range .items[*]}{.kind} {.metadata.name} {.metadata.resourceVersion}{"\n"}{end}"#;
     control_plane.kubectl(&["get", "--filename", &manifests(control_plane), "--output", path]).await.unwrap()
@@ -197,7 +194,6 @@ async fn generations(control_plane: &ControlPlane) -> BTreeMap<String, i64> {
     listed.into_iter().map(|it| (it.name_any(), it.metadata.generation.unwrap())).collect()
 }
 
-/// The version of the chart.
 fn version() -> String {
     let text = std::fs::read_to_string(chart().join("Chart.yaml")).unwrap();
     let about: Value = serde_saphyr::from_str(&text).unwrap();

@@ -1,4 +1,4 @@
-//! What the chart makes of its values, on a real API server. No controller runs here.
+//! Tests of the objects that the chart creates from its values, on a real API server. No controller runs here.
 
 use std::collections::BTreeSet;
 
@@ -267,10 +267,8 @@ async fn uninstall_removes_all_leases() {
 /// The right to read the ID of the cluster.
 const CLUSTER: [&str; 1] = ["get namespaces named kube-system"];
 
-/// Rights of the adapter to keep its CA.
 const CA: [&str; 2] = ["get secrets named cloud-adapter-ca", "patch secrets named cloud-adapter-ca"];
 
-/// Rights to emit Events.
 const EVENTS: [&str; 2] = ["create events", "patch events"];
 
 /// Rights in the namespace of the release.
@@ -304,7 +302,6 @@ fn lease_rights(name: &str) -> [String; 4] {
     [named("get"), named("watch"), named("patch"), "create leases.coordination.k8s.io".to_owned()]
 }
 
-/// Names of the objects that the chart and Helm created.
 pub(super) async fn left_over(control_plane: &ControlPlane) -> String {
     let kinds = "deployments,services,configmaps,secrets,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings";
     let of_chart = "app.kubernetes.io/name=cloud-controllers";

@@ -1,4 +1,4 @@
-//! Names, labels and choices that the chart makes of its values with `helm template`: no API server runs here.
+//! Tests of the names, labels and defaults in the output of `helm template`. No API server runs here.
 
 #![expect(clippy::indexing_slicing, clippy::panic, reason = "clippy recognises tests, but not their helpers")]
 
@@ -52,7 +52,6 @@ fn two_releases_fit_into_one_namespace() {
     }
 }
 
-/// Objects outside of namespaces have other names in each release and namespace.
 #[test]
 fn cluster_wide_names_contain_release_and_namespace() {
     for object in rendered("a-release", &all()) {
@@ -63,7 +62,6 @@ fn cluster_wide_names_contain_release_and_namespace() {
     }
 }
 
-/// Each component has the labels, annotations and ServiceAccount that the user sets.
 #[test]
 fn pod_metadata_and_accounts_are_set_in_each_component() {
     let mut values = all();
@@ -206,7 +204,6 @@ fn messages_say_what_to_write() {
     }
 }
 
-/// Each rule in files/formats.yaml is about a value that the schema has.
 #[test]
 fn formats_are_of_existing_values() {
     let read = |file: &str| std::fs::read_to_string(chart().join(file)).unwrap();
@@ -221,7 +218,7 @@ fn formats_are_of_existing_values() {
     }
 }
 
-/// The schemas of the values below a value; `*` is any.
+/// The schemas directly below a schema: of its key `part` (`*` matches every key), of its items and of its additional properties.
 fn below<'a>(root: &'a Value, schema: &'a Value, part: &str) -> Vec<&'a Value> {
     let resolve = |it: &'a Value| match it["$ref"].as_str() {
         Some(name) => root.pointer(name.trim_start_matches('#')).unwrap(),
@@ -234,7 +231,6 @@ fn below<'a>(root: &'a Value, schema: &'a Value, part: &str) -> Vec<&'a Value> {
     named.chain(any).map(resolve).collect()
 }
 
-/// The simulated cloud, confirmed.
 pub(super) fn sim() -> Value {
     json!({ "kind": "sim", "sim": { "notForProduction": true } })
 }
@@ -260,7 +256,6 @@ pub(super) fn rendered(release: &str, values: &Value) -> Vec<Value> {
     documents(&helm(release, values).unwrap())
 }
 
-/// The objects in a stream of YAML documents.
 pub(super) fn documents(text: &str) -> Vec<Value> {
     let documents = text.split("\n---\n").filter(|it| it.lines().any(|line| line.starts_with("kind:")));
     documents.map(|it| serde_saphyr::from_str(it.trim_start_matches("---")).unwrap()).collect()
@@ -286,7 +281,6 @@ pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
 }
 
-/// The object of this kind and name.
 pub(super) fn one<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
     let mut found = objects.iter().filter(|it| it["kind"] == kind && it["metadata"]["name"] == name);
     found.next().unwrap_or_else(|| panic!("no {kind} {name}"))
@@ -296,7 +290,6 @@ fn names(objects: &[Value]) -> BTreeSet<&str> {
     objects.iter().map(|it| it["metadata"]["name"].as_str().unwrap()).collect()
 }
 
-/// Kinds and names.
 fn ids(objects: &[Value]) -> BTreeSet<String> {
     objects.iter().map(|it| format!("{} {}", it["kind"], it["metadata"]["name"])).collect()
 }

@@ -1,4 +1,4 @@
-//! What the chart makes of the values for OpenStack, on a real API server. Only the adapter runs here, and it calls no cloud.
+//! Tests of the objects that the chart creates for OpenStack, on a real API server. Only the adapter runs here, and it calls no cloud.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, from_value, json};
 
 use super::chart_install::control_plane;
 
-/// The `clouds.yaml` of the adapter for OpenStack, with this secret in it. No service listens at its address.
+/// No service listens at this address.
 fn clouds_yaml(secret: &str) -> String {
     format!(
         "clouds:\n  prod:\n    auth_type: v3applicationcredential\n    region_name: r1\n    auth:\n      \
@@ -18,7 +18,6 @@ fn clouds_yaml(secret: &str) -> String {
     )
 }
 
-/// All values for OpenStack that can be set together.
 fn openstack(secret: &str) -> Value {
     json!({ "adapter": { "kind": "openstack", "openstack": {
         "cloudsYaml": clouds_yaml(secret),
@@ -45,7 +44,7 @@ fn openstack(secret: &str) -> Value {
     } } })
 }
 
-/// The flags under the headings of `--help` that only the adapter for OpenStack has.
+/// The flags that only the adapter for OpenStack has: those under its own headings of `--help`.
 fn own_flags(help: &str) -> BTreeSet<String> {
     let heading = |line: &&str| !line.is_empty() && !line.starts_with(' ');
     let of = |own: &'static str| {

@@ -128,7 +128,7 @@ async fn restricted_namespace(control_plane: &ControlPlane) {
     }
 }
 
-/// The warnings of the API server about a pod of each Deployment in the namespace `restricted`.
+/// Whether the API server admits a pod of each Deployment into the namespace `restricted`, and if not, its error.
 async fn admissions(control_plane: &ControlPlane) -> Vec<(String, Result<(), String>)> {
     let deployments: Api<Deployment> = Api::namespaced(control_plane.client(), "kube-system");
     let restricted: Api<Pod> = Api::namespaced(control_plane.client(), "restricted");
@@ -149,7 +149,7 @@ async fn admissions(control_plane: &ControlPlane) -> Vec<(String, Result<(), Str
 }
 
 /// A change of the limits changes no Deployment, so no pod restarts. A change of a flag changes only the Deployment with that flag. The
-/// proof is the generation of each Deployment.
+/// generation of each Deployment shows this.
 // Behaviour: P16
 #[tokio::test]
 async fn only_changed_flags_restart_pods() {
@@ -174,7 +174,6 @@ async fn generations(control_plane: &ControlPlane) -> BTreeMap<String, i64> {
     listed.into_iter().map(|it| (it.name_any(), it.metadata.generation.unwrap())).collect()
 }
 
-/// The API server accepts the bundles of `cargo xtask manifests` as they are.
 #[tokio::test]
 async fn plain_manifests_are_accepted_by_the_api_server() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();

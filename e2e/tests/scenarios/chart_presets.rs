@@ -1,4 +1,4 @@
-//! The presets of the chart, its package and its metadata, and clusters of other kinds. No API server runs here.
+//! Tests of the chart's presets, package and metadata, and of its use on other kinds of clusters. No API server runs here.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What the chart makes of its values with `helm template`: no API server runs here.
+//! Tests of the objects that the chart renders with `helm template`. No API server runs here.
 
 #![expect(
     clippy::unwrap_used,
@@ -97,7 +97,6 @@ fn a_custom_adapter_image_is_started_unchanged() {
     );
 }
 
-/// Every value for pods is in each of the four pods.
 #[test]
 fn pod_values_are_in_each_pod() {
     let mut values = base();
@@ -137,7 +136,6 @@ fn pod_values_are_in_each_pod() {
     }
 }
 
-/// Pods can start on nodes that are not initialised yet, and replicas are spread over nodes.
 #[test]
 fn pods_tolerate_uninitialised_nodes_and_are_spread() {
     let mut values = base();
@@ -187,7 +185,7 @@ fn pods_tolerate_uninitialised_nodes_and_are_spread() {
     );
 }
 
-/// Objects for Prometheus and Grafana are created on request. With these objects, Prometheus finds every pod.
+/// With these objects, Prometheus finds every pod.
 #[test]
 fn monitoring_objects_are_optional() {
     assert_eq!(groups(&rendered(&base())), BTreeSet::new());
@@ -363,7 +361,7 @@ fn port_conflicts_on_a_shared_address_are_refused() {
     }
 }
 
-/// The kubelet probes the pod's address: a process that listens on loopback only would be restarted again and again.
+/// The kubelet probes the pod's address, so a process that listens on loopback only would be restarted again and again.
 #[test]
 fn a_bind_address_that_probes_cannot_reach_is_refused() {
     let within = ["127.0.0.1", "127.8.9.1", "::1", "0:0:0:0:0:0:0:1", "::ffff:127.0.0.1", "::ffff:7f00:1"];
@@ -444,7 +442,6 @@ fn the_notes_warn_of_an_unauthenticated_adapter() {
     }
 }
 
-/// Invalid values are refused, and the message names the key.
 #[test]
 fn invalid_pod_values_are_refused_with_their_key() {
     let cases = [
@@ -534,12 +531,10 @@ fn rendered_as(release: &str, namespace: &str, values: &Value) -> Vec<Value> {
     documents.map(|it| serde_saphyr::from_str(it.trim_start_matches("---")).unwrap()).collect()
 }
 
-/// Output of `helm template`, or its error for refused values.
 fn helm(values: &Value) -> Result<String, String> {
     helm_with(&["template", "cloud-controllers", "--namespace", "kube-system"], values)
 }
 
-/// Runs Helm without access to a cluster.
 fn helm_with(command: &[&str], values: &Value) -> Result<String, String> {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("values.json");
@@ -563,7 +558,6 @@ fn names(objects: &[Value], kind: &str) -> BTreeSet<String> {
     of_kind(objects, kind).map(|it| it["metadata"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The alert groups.
 fn groups(objects: &[Value]) -> BTreeSet<String> {
     let rules = of_kind(objects, "PrometheusRule").flat_map(|it| it["spec"]["groups"].as_array().unwrap());
     let counted: BTreeMap<_, _> = rules

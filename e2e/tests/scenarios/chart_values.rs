@@ -1,4 +1,4 @@
-//! Values that the chart refuses, and the messages. No controller runs here.
+//! Tests that the chart refuses invalid values, and names the key in the message. No controller runs here.
 
 use e2e::{Release, Values, merge};
 use serde_json::{Value, json};
@@ -142,7 +142,6 @@ fn wrong_senses() -> Vec<Wrong> {
     ]
 }
 
-/// Values about the readers of status pages that make no sense.
 fn wrong_senses_of_policies() -> Vec<Wrong> {
     vec![(
         "no policy lets Prometheus in",
@@ -212,7 +211,6 @@ fn wrong_senses_of_controllers() -> Vec<Wrong> {
     ]
 }
 
-/// Values for OpenStack that make no sense.
 fn wrong_senses_of_openstack() -> Vec<Wrong> {
     vec![
         (

@@ -24,12 +24,10 @@ use serde_json::{Value, json};
 use telemetry::report::State;
 use tokio::process::Command;
 
-/// The page of the documentation that shows the output.
 const PAGE: &str = "docs/cloudctl.md";
 /// The cache may show a deleted Service for up to a minute. Only then its load balancer is reported as an orphan.
 const ORPHANED_WITHIN: std::time::Duration = seconds(150);
 
-/// The result of a run.
 #[derive(Debug)]
 pub(super) struct Said {
     pub(super) code: i32,
@@ -76,7 +74,6 @@ pub(super) async fn as_on_the_page(bed: &Bed, command: &str, nth: usize) {
     .unwrap();
 }
 
-/// Repeats a run until its report passes `look`.
 async fn until<T: DeserializeOwned>(
     bed: &Bed,
     args: &[&str],
@@ -135,7 +132,7 @@ async fn all_is_well(bed: &Bed) {
     as_on_the_page(bed, "cloudctl explain node a", 0).await;
 }
 
-/// The explanation has the text of the Event, and both are printed.
+/// `cloudctl explain` prints the Event, and the cause on the controller's page, which has the same text.
 async fn a_service_that_waits(bed: &Bed) {
     let key = format!("lb.{DOMAIN}/internal");
     service("wrong").port(80).annotation(&key, "perhaps").create(&bed.client()).await.unwrap();
@@ -220,7 +217,6 @@ async fn without_rights(bed: &Bed) {
     assert!(said.out.contains("events: events is forbidden"), "{said:#?}");
 }
 
-/// Kubeconfig of a ServiceAccount.
 pub(super) async fn kubeconfig_of(bed: &Bed, account: &str) -> PathBuf {
     let token = fs::read_to_string(bed.token(account, &[]).await.unwrap()).unwrap();
     let control_plane = &bed.cluster.control_plane;
@@ -309,7 +305,6 @@ async fn adoption_is_safe_while_only_tags_are_planned() {
     assert_eq!(bed.cluster.cloud.counts().await.unwrap().writes, 0, "`cloudctl adopt` writes nothing");
 }
 
-/// Upgrades the release to these values, and restarts all its processes.
 async fn start_again(bed: &mut Bed, changes: &[Value]) {
     let cluster = &mut bed.cluster;
     let mut values = Values::new().unwrap().simcloud(cluster.cloud.url()).render();

@@ -36,7 +36,7 @@ async fn the_cluster_is_checked_before_and_after_an_installation() {
     without_the_adapter(&mut bed).await;
 }
 
-/// The last check fails for a node whose kubelet lacks the flag.
+/// The last check fails for a node whose kubelet lacks `--cloud-provider=external`.
 async fn before_an_installation(control_plane: &ControlPlane) {
     let check = async || {
         let mut command = Command::new(binaries().unwrap().join("cloudctl"));
@@ -69,7 +69,6 @@ async fn before_an_installation(control_plane: &ControlPlane) {
     nodes.delete("bare", &DeleteParams::default()).await.unwrap();
 }
 
-/// The output has this line.
 #[track_caller]
 fn has(said: &Said, line: &str) {
     assert!(said.out.lines().any(|it| it == line), "{line}\n{}", said.out);

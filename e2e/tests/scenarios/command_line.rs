@@ -35,7 +35,6 @@ const OWN: [(&str, &str); 3] = [
 /// A program, its wrong flags, and the texts that the error must contain.
 type Case<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
 
-/// A typing error is reported at once, with a correct example.
 // Behaviour: R20, P1, P2, P24, W20
 #[test]
 fn controllers_exit_with_code_2_and_suggest_a_fix() {
@@ -225,7 +224,6 @@ fn help_describes_every_flag() {
     }
 }
 
-/// Flags are grouped by subject, and the help ends with an example.
 #[test]
 fn the_help_of_controllers_is_grouped_and_ends_with_an_example() {
     for (program, own) in OWN {
@@ -259,7 +257,6 @@ fn the_help_of_controllers_is_grouped_and_ends_with_an_example() {
     }
 }
 
-/// Flags under a heading of `--help`.
 fn flags_under<'a>(group: &str, said: &'a str) -> Vec<&'a str> {
     let (_, rest) = said.split_once(&format!("\n{group}:\n")).unwrap();
     let of_group = rest.lines().take_while(|line| line.is_empty() || line.starts_with(' '));
@@ -267,7 +264,7 @@ fn flags_under<'a>(group: &str, said: &'a str) -> Vec<&'a str> {
     flags.filter_map(|line| line.split_whitespace().next()).collect()
 }
 
-/// The example fits into a terminal of 80 columns: a command that is broken in the middle of a word fails when it is copied.
+/// The example fits into a terminal of 80 columns. A command that is broken in the middle of a word would fail when it is copied.
 #[test]
 fn the_example_of_the_help_can_be_copied() {
     for (program, _) in OWN {

@@ -1,4 +1,4 @@
-//! Three controllers are three processes: a stop or a lockout of one does not affect the others.
+//! Tests that the three controllers are independent processes: a stop or a lockout of one does not affect the others.
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -47,7 +47,7 @@ async fn ends_with_2(bed: &mut Bed, name: &str, flag: &str) {
     assert!(tail.contains(flag), "{tail}");
 }
 
-/// A controller with the token of another controller is not authorized: it is not ready and reports why, until it has its own token again.
+/// A controller with the token of another controller is not authorized. It is not ready and reports why, until it has its own token again.
 async fn a_refused_controller_waits(bed: &mut Bed) {
     let controller = bed.cluster.pods.get("service-controller").unwrap();
     let file = controller.flag("--adapter-token-file").unwrap().to_owned();

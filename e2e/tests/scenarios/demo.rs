@@ -1,4 +1,4 @@
-//! The demo with JSON output.
+//! Tests of the demo with JSON output.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -72,7 +72,7 @@ fn the_demo_restarts_a_killed_process() {
         assert_eq!(started["process"], process["process"]);
         assert_ne!(started["pid"], process["pid"]);
     }
-    // The restart has just happened: processes whose ports are not open yet must end, too.
+    // The restart has just happened, so the ports of some processes may not be open yet. These processes must end, too.
     kill(&demo.0.id().into(), Signal::INT);
     next("clean_up");
     assert!(demo.0.wait().unwrap().success());
@@ -125,7 +125,6 @@ impl Staying {
         Self(demo.stdout(Stdio::piped()).spawn().unwrap())
     }
 
-    /// The lines of the output, as they are printed.
     pub(super) fn lines(&mut self) -> impl Iterator<Item = Value> + use<> {
         let lines = BufReader::new(self.0.stdout.take().unwrap()).lines();
         lines.map(|line| from_str::<Value>(&line.unwrap()).unwrap())

@@ -13,14 +13,11 @@ use serde_json::json;
 
 use super::demo::Staying;
 
-/// The name of the node on pages that are about a node.
 const NODE: &str = "node-1";
 /// Programs of this repository that pages start, besides `cargo xtask`, whose commands `cargo xtask check` parses.
 const PROGRAMS: [&str; 6] =
     ["adapter-sim", "cloudctl", "node-controller", "route-controller", "service-controller", "simcloud"];
-/// The conformance suite; its arguments follow.
 const SUITE: &str = "adapter-conformance ";
-/// Resources and kinds of the Prometheus operator.
 const MONITORING: [(&str, &str); 2] =
     [("prometheusrules", "PrometheusRule"), ("servicemonitors", "ServiceMonitor")];
 
@@ -125,7 +122,7 @@ async fn commands_for_the_simulated_cloud_work() {
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
 }
 
-/// Commands that are not run, because they do not end, build something or need more than this host has: their flags exist.
+/// Some commands are not run, because they do not end, build something or need more than this host has. Their flags exist.
 #[tokio::test]
 async fn commands_that_are_not_run_have_known_flags() {
     let kubeconfig = Path::new("/dev/null");

@@ -7,7 +7,6 @@ use kube::ResourceExt;
 use serde_json::json;
 use telemetry::report::{ControllerStatus, Plans, Priced};
 
-/// The pod CIDR of the node.
 const PODS: &str = "10.244.1.0/24";
 
 #[tokio::test]

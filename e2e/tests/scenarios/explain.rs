@@ -122,7 +122,6 @@ async fn a_route_that_cannot_be_created(bed: &mut Bed) {
     all_is_settled(bed).await;
 }
 
-/// The route to this CIDR.
 fn route(state: &Cloud) -> anyhow::Result<Route> {
     let found = state.routes.iter().find(|it| it.destination.to_string() == TAKEN);
     found.cloned().context("no route leads there")
@@ -170,7 +169,6 @@ fn unshortened(message: &str) -> &str {
     message.split(": cloudctl explain ").next().unwrap_or(message)
 }
 
-/// A page of a controller.
 async fn page<T: DeserializeOwned>(bed: &mut Bed, controller: &str, path: &str) -> T {
     let text = bed.cluster.pods.get(controller).unwrap().page(path).await.unwrap();
     serde_json::from_str(&text).unwrap()
@@ -180,7 +178,6 @@ async fn explained(bed: &mut Bed, controller: &str, key: &str) -> Explanation {
     page(bed, controller, &format!("/explain?key={key}")).await
 }
 
-/// Waits until no list has an entry.
 async fn all_is_settled(bed: &mut Bed) {
     for name in CONTROLLERS {
         let pod = &*bed.cluster.pods.get(name).unwrap();

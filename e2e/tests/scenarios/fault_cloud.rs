@@ -1,5 +1,5 @@
-//! A cloud that throttles, fails, loses answers, lags behind, rejects the credentials or is replaced by another cloud. Each request is
-//! carried out exactly once.
+//! Tests with a cloud that throttles, fails, loses answers, lags behind, rejects the credentials or is replaced by another cloud. Each
+//! request is carried out exactly once.
 
 use adapter_sim::simcloud::Operation;
 use adapter_sim::simcloud::faults::FaultRule;
@@ -143,7 +143,7 @@ async fn a_move_to_another_cloud_needs_confirmation() {
     adapter.start().unwrap();
     bed.unready("service-controller", "The cloud adapter now uses").await.unwrap();
     service("more").port(80).create(&bed.client()).await.unwrap();
-    // An instance with the same ID whose deletion is observed: this would be enough to delete the node.
+    // The adapter observes the deletion of an instance with the same ID. In the same project, this would be enough to delete the node.
     let machine = bed.cluster.cloud.create_instance("a").await.unwrap();
     let id = a.spec.and_then(|spec| spec.provider_id).unwrap();
     assert!(id.ends_with(&machine.id), "{id}, {machine:?}");
@@ -177,7 +177,7 @@ async fn a_move_to_another_cloud_needs_confirmation() {
     gone.await.unwrap();
 }
 
-/// The controllers say why they wait, and have had the time to change something.
+/// Checks that each controller says why it waits. Nothing is written in the cloud, although the controllers have had the time to write.
 async fn nothing_is_changed(bed: &mut Bed) {
     for name in CONTROLLERS {
         bed.unready(name, "The cloud adapter now uses ").await.unwrap();
@@ -228,7 +228,7 @@ async fn a_lagging_cloud_gets_nothing_twice() {
     let counts = cloud.counts().await.unwrap();
     let made = [Operation::CreateLoadBalancer, Operation::BatchRoutes];
     assert_eq!(made.map(|operation| counts.of(operation)), [1, 1], "{counts:?}");
-    // A load balancer that is listed as ready may still be busy: then the cloud refuses, and nothing is created.
+    // A load balancer that is listed as ready may still be busy. In that case the cloud refuses the request, and nothing is created.
     let refused = counts.by_status.get("409").copied().unwrap_or_default();
     assert_eq!(counts.of(Operation::CreateListener) - refused, 2, "{counts:?}");
 
@@ -265,7 +265,6 @@ async fn a_load_balancer_deleted_in_the_cloud_is_recreated() {
     .unwrap();
 }
 
-/// Waits until the cloud has exactly one load balancer, active, with this number of listeners.
 async fn complete(bed: &Bed, listeners: usize) -> LoadBalancer {
     let seen = bed.until_cloud("the only load balancer is complete", |state| {
         let [balancer] = state.load_balancers.as_slice() else { anyhow::bail!("{:?}", state.load_balancers) };

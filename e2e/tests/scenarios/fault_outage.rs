@@ -188,7 +188,6 @@ async fn controllers_work_on_after_an_api_server_restart() {
     bed.wait_cloud("b has its route", |state| state.routes.len() == 2).await.unwrap();
 }
 
-/// A deletion that is requested during an outage of the adapter waits for the adapter, and is then carried out.
 #[tokio::test]
 async fn a_service_deleted_during_an_outage_is_released_later() {
     let mut bed = Bed::start().await.unwrap();
@@ -226,7 +225,6 @@ async fn a_service_deleted_during_an_outage_is_released_later() {
     gone.await.unwrap();
 }
 
-/// Waits until the cloud has exactly one load balancer, active, with this number of listeners.
 async fn complete(bed: &Bed, listeners: usize) -> LoadBalancer {
     let seen = bed.until_cloud("the only load balancer is complete", |state| {
         let [balancer] = state.load_balancers.as_slice() else { anyhow::bail!("{:?}", state.load_balancers) };

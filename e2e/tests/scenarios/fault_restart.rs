@@ -1,4 +1,4 @@
-//! Controllers are restarted, killed or shut down, while there is nothing to do.
+//! Tests that restart, kill or shut down controllers while there is nothing to do.
 
 use e2e::{Bed, CONTROLLERS, node, service};
 use serde_json::json;
@@ -6,7 +6,6 @@ use serde_json::json;
 /// Keeps a node out of the load balancers, since their backends need vendor writes.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
-/// A controller that starts compares, finds everything in sync, and writes nothing.
 // Behaviour: NI20, S21, R18, P7, W14, W20
 #[tokio::test]
 async fn a_restarted_controller_writes_nothing() {
@@ -50,7 +49,8 @@ async fn a_restarted_controller_writes_nothing() {
             }
             pod.start().unwrap();
             bed.quiet(name).await.unwrap();
-            // The controller works and handles keys in order: when the canary is done, all other keys are done, too.
+            // The canary shows that the controller works. The controller handles keys in order, so when the canary is done, all other keys
+            // are done, too.
             let canary = format!("canary-{name}-{round}");
             handle(&bed, name, &canary).await;
             bed.quiet(name).await.unwrap();

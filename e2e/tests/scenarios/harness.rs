@@ -65,7 +65,6 @@ async fn a_lent_control_plane_is_restored() {
     assert!(again.audit_writes("").unwrap().iter().all(|write| write.user != "admin"));
 }
 
-/// All objects of the kinds that scenarios create, with their labels.
 async fn everything(control_plane: &ControlPlane) -> anyhow::Result<String> {
     const KINDS: &str =
         "namespaces,nodes,services,ipaddresses,events,configmaps,clusterroles,clusterrolebindings,roles";
@@ -85,7 +84,6 @@ async fn kubectl_and_helm_use_the_control_plane() {
     assert!(error.to_string().contains("\"missing\" not found"), "{error}");
 }
 
-/// The stand-ins for kubelets and users create objects that the API server accepts unchanged.
 #[tokio::test]
 async fn stand_ins_create_valid_nodes_and_services() {
     let control_plane = ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap();
@@ -112,7 +110,6 @@ async fn stand_ins_create_valid_nodes_and_services() {
     assert!(e2e::events_on(&client, "Service", "web").await.unwrap().is_empty());
 }
 
-/// The simulated cloud of the scenarios reports its objects and the requests that it got.
 #[tokio::test]
 async fn the_simulated_cloud_follows_orders() {
     let control_plane = ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap();

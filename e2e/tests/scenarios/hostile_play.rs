@@ -1,5 +1,5 @@
-//! An attacker in one namespace knows all IDs, names and addresses and sends random requests, while the cloud fails and processes are
-//! restarted: after each step, the load balancers of other namespaces are unchanged.
+//! An attacker in one namespace knows all IDs, names and addresses. The attacker sends random requests, while the cloud fails and processes
+//! are restarted. After each step, the load balancers of other namespaces are unchanged.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,11 @@ use test_support::chance::Chance;
 
 const PREFIX: &str = "lb.cloudadapter.dev";
 const EVIL: &str = "evil";
-/// Names of the attacker's Services.
 const NAMES: [&str; 4] = ["x-0", "x-1", "x-2", "x-3"];
 /// The number of rounds. Each round has a fault or a restart, and `STEPS` requests of the attacker.
 const ROUNDS: usize = 12;
 const STEPS: usize = 5;
-/// Minimum number of writes in the cloud: a test with only refused requests would prove little.
+/// Minimum number of writes in the cloud, because a test with only refused requests would prove little.
 const WRITES: u64 = 25;
 
 /// Annotations that a request may set; all others are removed.
@@ -112,7 +111,6 @@ impl Play {
         Ok(Self { bed, services, chance: Chance::new(23), others, log: Vec::new() })
     }
 
-    /// Makes the cloud fail for some calls, or restarts a process.
     async fn trouble(&mut self) -> anyhow::Result<()> {
         let some = 1 + self.chance.below(3);
         let faults = [
@@ -253,14 +251,12 @@ impl Play {
     }
 }
 
-/// All load balancers outside the attacker's namespace.
 fn of_others(all: &Value) -> Vec<Value> {
     let of_evil =
         |one: &&Value| one.pointer("/tags/cloudadapter.dev~1owner-namespace").is_some_and(|it| it == EVIL);
     all.as_array().into_iter().flatten().filter(|one| !of_evil(one)).cloned().collect()
 }
 
-/// Returns a Service with the annotations in `wish`.
 fn new_service(name: &str, wish: &Value) -> Value {
     let said = wish.pointer("/metadata/annotations").and_then(Value::as_object).into_iter().flatten();
     let said: BTreeMap<&String, &Value> = said.filter(|(_, value)| !value.is_null()).collect();

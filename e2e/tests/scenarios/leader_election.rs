@@ -70,7 +70,7 @@ async fn standby_takes_over_however_the_leader_ends() {
     nothing_twice(&mut bed).await;
 }
 
-/// A leader is suspended for longer than the Lease, and finds that another replica leads: it writes nothing, and exits with an error.
+/// A leader is suspended for longer than the Lease, and finds that another replica leads. It writes nothing, and exits with an error.
 async fn held_up(bed: &mut Bed, idle: &BTreeMap<&'static str, String>) {
     for name in idle.values() {
         bed.cluster.pods.get(name).unwrap().start().unwrap();
@@ -144,7 +144,6 @@ async fn nothing_twice(bed: &mut Bed) {
     assert!(warnings.is_empty(), "{warnings:#?}");
 }
 
-/// The leading replica of each controller.
 async fn leaders(bed: &mut Bed) -> BTreeMap<&'static str, String> {
     let mut leaders = BTreeMap::new();
     for controller in CONTROLLERS {
@@ -153,7 +152,6 @@ async fn leaders(bed: &mut Bed) -> BTreeMap<&'static str, String> {
     leaders
 }
 
-/// Waits until a replica leads, and returns its name.
 async fn leader(bed: &mut Bed, controller: &'static str) -> String {
     let names = [controller.to_owned(), format!("{controller}-1")];
     let deadline = Instant::now() + e2e::WITHIN;
@@ -183,7 +181,6 @@ fn signal(bed: &mut Bed, name: &str, signal: Signal) {
     kill_process(id, signal).unwrap();
 }
 
-/// Key of a controller in the chart's values, as `nodeController` for `node-controller`.
 fn key(controller: &str) -> String {
     controller.replace("-controller", "Controller")
 }
@@ -282,7 +279,6 @@ async fn a_controller_finishes_calls_in_progress_on_shutdown() {
     assert_eq!(cloud.load_balancers.len(), services.len(), "{:#?}", cloud.load_balancers);
 }
 
-/// Number of Events of this reason for an object.
 async fn times(bed: &Bed, kind: &str, name: &str, reason: &str) -> usize {
     let events = bed.events(kind, name).await.unwrap();
     events.iter().filter(|event| event.reason.as_deref() == Some(reason)).count()

@@ -47,7 +47,6 @@ const PAGES: [(&str, &[&str]); 3] = [
 const QUEUES: [(&str, &str); 3] =
     [("node-controller", "Nodes"), ("service-controller", "service"), ("route-controller", "Routes")];
 
-/// Metrics of each work queue.
 const QUEUE: [&str; 7] = [
     "workqueue_depth",
     "workqueue_adds_total",

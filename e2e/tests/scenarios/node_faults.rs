@@ -1,4 +1,4 @@
-//! Concurrent writes to nodes.
+//! Tests in which other clients change a node between a controller's read and its write.
 
 use e2e::{ApiProxy, Bed, Held, Mark, UNINITIALIZED, is_uninitialised, node};
 use k8s_openapi::api::core::v1::Node;
@@ -9,7 +9,6 @@ use serde_json::{Value, from_value, json};
 /// Number of times that another client changes the node before the controller's write arrives.
 const RACES: usize = 5;
 
-/// Chart values with which only the node-controller runs.
 fn nodes_alone() -> Value {
     json!({ "serviceController": { "enabled": false }, "routeController": { "enabled": false } })
 }

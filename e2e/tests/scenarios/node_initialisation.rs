@@ -1,4 +1,4 @@
-//! Nodes, from their registration to the last change of their instances.
+//! Tests of nodes, from their registration to the last change of their instances.
 
 #![expect(clippy::indexing_slicing, reason = "clippy recognises tests, but not their helpers")]
 
@@ -48,7 +48,7 @@ async fn a_hundred_nodes_cost_five_reads_and_no_write() {
 async fn a_waiting_node_has_an_event_and_follows_the_cloud() {
     let bed = Bed::start().await.unwrap();
     let cloud = &bed.cluster.cloud;
-    // The instance changes in the cloud without notice: the next listing shows it. Other cases run until then.
+    // The instance changes in the cloud without notice, so only the next listing shows the change. Other cases run until then.
     let joined = bed.join("changes", None).await.unwrap();
     let change = json!({
         "type": "s.large",
@@ -112,7 +112,6 @@ async fn a_waiting_node_has_an_event_and_follows_the_cloud() {
     }
 }
 
-/// The node has all values of its instance.
 #[track_caller]
 fn assert_is_of(node: &Node, instance: &Instance) {
     assert_eq!(provider_id(node), Some(format!("sim://{}/{}", instance.region, instance.id)));

@@ -1,4 +1,4 @@
-//! The end of nodes: instances that are stopped, that are gone, or that only seem to be gone.
+//! Tests of nodes whose instances are stopped, are gone, or only seem to be gone.
 
 use adapter_sim::simcloud::Operation;
 use adapter_sim::simcloud::model::InstanceStatus;
@@ -256,7 +256,6 @@ async fn another_writer_wins_each_race(bed: &mut Bed, proxy: &ApiProxy) {
     assert_eq!(bed.times("Node", "raced", "DeletingNodeFailed").await.unwrap(), 0);
 }
 
-/// Deletes the instance of a node and stops its heartbeats.
 async fn lose(bed: &Bed, name: &str) {
     bed.cluster.cloud.delete_instance(&bed.instance(name).await.unwrap()).await.unwrap();
     set_ready(&bed.client(), name, Ready::Unknown).await.unwrap();

@@ -15,7 +15,6 @@ const ALERTS: &str = include_str!("../../../helm/cloud-controllers/files/alerts.
 const PACE: Pace = Pace { every: Duration::from_millis(500), lasts: None };
 /// The scrape interval, which replaces Grafana's variable in the queries.
 const INTERVAL: &str = "30s";
-/// Prefixes of the project's metrics.
 const OURS: [&str; 9] = [
     "cloud_adapter_",
     "cloud_controller_",
@@ -67,7 +66,6 @@ async fn chart_queries_have_results_and_faults_fire_alerts() {
     prometheus.stop().await.unwrap();
 }
 
-/// Causes faults: a cloud that throttles and fails, an invalid Service, and a node without an instance.
 async fn trouble(bed: &Bed) {
     let faults = [
         ("CreateLoadBalancer", 1, json!({ "status": 429, "headers": { "retry-after": "1" } })),
@@ -83,7 +81,6 @@ async fn trouble(bed: &Bed) {
     broken.create(&bed.client()).await.unwrap();
 }
 
-/// Creates a node with a route, and a Service that has the node as a backend.
 async fn traffic(bed: &Bed, round: usize) {
     let name = format!("n-{round}");
     bed.join(&name, Some(&format!("10.244.{round}.0/24"))).await.unwrap();
@@ -99,7 +96,6 @@ async fn traffic(bed: &Bed, round: usize) {
     .unwrap();
 }
 
-/// Checks that the values of the metrics match what happened.
 async fn values_match(prometheus: &Prometheus) {
     for (query, least) in [
         ("sum(cloud_adapter_leader)", 1.0),
@@ -155,7 +151,6 @@ fn queries() -> BTreeSet<String> {
     of_board.into_iter().chain(of_alerts).collect()
 }
 
-/// The expression of each alert.
 fn alerts() -> impl Iterator<Item = &'static str> {
     ALERTS.split("      - alert: ").skip(1).map(|rule| {
         let (_, rest) = rule.split_once("        expr:").unwrap();

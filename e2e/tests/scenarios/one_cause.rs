@@ -1,5 +1,5 @@
-//! A Service that waits for the budget: `kubectl describe`, `cloudctl explain`, the status page, an alert and a trace name the same cause
-//! with the same text, and the transcript in the documentation matches their output.
+//! Tests that all outputs name the same cause of a Service that waits for the budget, with the same text. The outputs are `kubectl
+//! describe`, `cloudctl explain`, the status page, an alert and a trace. The transcript in the documentation matches them.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,6 @@ use serde_json::json;
 use telemetry::traces::testing::{Collector, Received};
 use tokio::process::Command;
 
-/// The text that names the cause in all outputs.
 const CAUSE: &str = "waits for the call budget of bucket loadbalancer";
 const PAGE: &str = include_str!("../../../docs/explain/one-cause.md");
 /// Start of those blocks of the page whose lines must appear in the output.
@@ -19,7 +18,6 @@ const BLOCK: &str = "```text";
 /// Names of the Services. They are more than this budget can serve during the scenario.
 const SERVICES: [&str; 10] =
     ["shop", "api", "mail", "search", "login", "metrics", "images", "chat", "news", "web"];
-/// The Service that is created last.
 const WEB: &str = "web";
 /// The alert must fire while the Service waits, so its rule fires after 5 seconds instead of the chart's two minutes.
 const PACE: Pace = Pace { every: Duration::from_millis(500), lasts: Some(Duration::from_secs(5)) };
@@ -117,13 +115,11 @@ async fn page(bed: &Bed) -> String {
     });
     let row = row.await.unwrap();
     let row = row.split("</tr>").next().unwrap_or_default();
-    // The text between the tags.
     let cells: Vec<&str> =
         row.split('<').filter_map(|tag| tag.split_once('>')).map(|(_, text)| text.trim()).collect();
     cells.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" | ")
 }
 
-/// Waits until the alert fires.
 async fn alert(prometheus: &Prometheus) -> String {
     let alert = eventually("the alert fires", WITHIN, || async {
         let all = prometheus.api.alerts().await?;
@@ -184,8 +180,8 @@ async fn trace(collector: &Collector) -> String {
     way.await.unwrap().into_iter().rev().collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the lines of the page's transcript that the output must contain. Each piece is without gaps; `...` or the next command separates
-/// the pieces.
+/// Returns the lines of the page's transcript that the output must contain. Each piece is a sequence of consecutive lines, which `...` or
+/// the next command ends.
 fn shown() -> Vec<Vec<&'static str>> {
     let blocks: Vec<&str> = PAGE.split(BLOCK).skip(1).filter_map(|rest| rest.split("```").next()).collect();
     let lines: Vec<Vec<&str>> = blocks.iter().map(|block| block.lines().collect()).collect();
@@ -196,7 +192,6 @@ fn shown() -> Vec<Vec<&'static str>> {
     pieces
 }
 
-/// The non-empty lines, masked.
 fn words<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     lines.map(masked).filter(|line| !line.is_empty()).collect()
 }

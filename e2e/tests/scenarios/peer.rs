@@ -1,4 +1,5 @@
-//! The Go peer, which benchmarks compare against: its behaviour and its vendor calls. The controllers take over what it created.
+//! Tests of the Go peer, a cloud controller manager that the benchmarks compare with. They check its behaviour, its vendor calls, and the
+//! takeover of what it created.
 
 use std::collections::BTreeMap;
 
@@ -119,7 +120,8 @@ async fn all_is_as_it_was(bed: &mut Bed, before: &State) {
     assert_eq!((after.load_balancers.len(), &after.routes), (1, &before.routes));
 }
 
-/// The flag `--concurrent-node-syncs` has the same effect as in the reference, and only the selected controllers run.
+/// The flag `--concurrent-node-syncs` has the same effect as in other programs with `k8s.io/cloud-provider`, and only the selected
+/// controllers run.
 #[tokio::test]
 async fn the_peer_honours_concurrent_node_syncs() {
     let control_plane = ControlPlane::shared(&tools().unwrap()).await.unwrap();
@@ -152,7 +154,7 @@ async fn the_peer_honours_concurrent_node_syncs() {
         .filter(|one| one.operation == Operation::FindInstances)
         .map(|one| one.at_ms)
         .collect();
-    // Calls before the first answer. On a busy host these are not all.
+    // The calls before the first answer. On a busy host, some of the parallel calls start only later.
     let first = asked.iter().min().copied().unwrap();
     let at_once = asked.iter().filter(|at| **at < first + 500).count();
     assert!(at_once >= 5, "{asked:?}");
@@ -166,8 +168,8 @@ async fn the_peer_honours_concurrent_node_syncs() {
     peer.stop().await.unwrap();
 }
 
-/// Like the reference, the peer reacts to a provider ID, but not to an address that is set later. Only the peer runs here. This is why the
-/// benchmark may find nodes of the peer that no load balancer uses.
+/// Like other programs with `k8s.io/cloud-provider`, the peer reacts to a provider ID, but not to an address that is set later. Therefore
+/// the benchmark may find nodes of the peer that no load balancer uses. Only the peer runs here.
 #[tokio::test]
 async fn the_peer_leaves_out_a_node_whose_address_comes_late() {
     let control_plane = ControlPlane::shared(&tools().unwrap()).await.unwrap();
@@ -178,7 +180,7 @@ async fn the_peer_leaves_out_a_node_whose_address_comes_late() {
     service("early").port(80).create(&client).await.unwrap();
     members(&cloud, "early", &[]).await;
 
-    // Sets what the reference's node controller sets: the provider ID, and then the address.
+    // Sets what the node controller of `k8s.io/cloud-provider` sets: first the provider ID, and then the address.
     for name in ["a", "b"] {
         cloud.create_instance(name).await.unwrap();
     }
@@ -206,7 +208,6 @@ async fn the_peer_leaves_out_a_node_whose_address_comes_late() {
     peer.stop().await.unwrap();
 }
 
-/// Waits until the load balancer of a Service is complete and has these instances as backends.
 async fn members(cloud: &Simcloud, service: &str, wanted: &[&str]) {
     let tag = format!("default/{service}");
     eventually(&format!("{service} has {wanted:?}"), WITHIN, || async {

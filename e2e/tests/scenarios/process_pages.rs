@@ -11,13 +11,12 @@ use reqwest::{Certificate, Client};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-/// Flags that make the Lease expire soon.
 const SHORT: [&str; 3] = [
     "--leader-elect-lease-duration=4s",
     "--leader-elect-renew-deadline=3s",
     "--leader-elect-retry-period=1s",
 ];
-/// Longer than the Lease plus 20 s: a check that mistakes a Lease that cannot be renewed for a hanging election fails within this time.
+/// Longer than the Lease plus 20 s. Within this time, a check that takes a Lease that cannot be renewed for a hanging election would fail.
 const LONG: Duration = seconds(27);
 /// The line about the election on each liveness page.
 const WELL: &str = "[+]leaderElection ok\n";

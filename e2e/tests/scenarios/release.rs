@@ -1,4 +1,4 @@
-//! The published release. The real programs take minutes to build, so tiny programs replace them here.
+//! Tests of `cargo xtask release build`. The real programs take minutes to build, so tiny programs replace them here.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -94,7 +94,6 @@ fn a_release_has_images_and_programs_below_the_size_limit() {
     assert_eq!(fs::read_dir(&output).unwrap().count(), 0);
 }
 
-/// Returns the checksum of the program in an archive.
 fn checksum_in(archive: &Path) -> String {
     let name = archive.file_name().unwrap().to_str().unwrap();
     let program = ["cloudctl", "adapter-conformance"].into_iter().find(|it| name.starts_with(it)).unwrap();
@@ -160,7 +159,6 @@ fn a_failed_release_leaves_nothing() {
     assert_eq!(fs::read_dir(output).unwrap().count(), 0);
 }
 
-/// Builds a release below `output`, and returns its folder.
 fn built(output: &Path) -> PathBuf {
     let done = cheap().arg("--output").arg(output).output().unwrap();
     assert!(done.status.success(), "{}", text(&done));
@@ -170,7 +168,6 @@ fn built(output: &Path) -> PathBuf {
     folder
 }
 
-/// Contents of all files by path.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut folders = vec![folder.to_path_buf()];

@@ -15,7 +15,6 @@ use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, from_value, json};
 
-/// The Secret with the cloud's token.
 const CREDENTIALS: &str = "cloud-credentials";
 /// Controllers read their tokens again within a second.
 const READ_AGAIN: Duration = Duration::from_secs(2);
@@ -103,7 +102,6 @@ async fn credentials(bed: &mut Bed, load: &mut Load) {
     load.rounds(3).await.unwrap();
 }
 
-/// The scheduler uses the new limits.
 async fn limits(bed: &mut Bed, load: &mut Load) {
     let maps: Api<ConfigMap> = Api::namespaced(bed.client(), "kube-system");
     let buckets =
@@ -156,7 +154,6 @@ async fn bed() -> Bed {
     bed
 }
 
-/// The process IDs of all pods.
 fn ids(bed: &mut Bed) -> BTreeMap<String, Option<u32>> {
     let names = bed.cluster.pods.names();
     names.into_iter().map(|name| (name.clone(), bed.cluster.pods.get(&name).unwrap().id())).collect()
@@ -191,7 +188,6 @@ fn reloads(page: &str, kind: &str) -> [u64; 2] {
     })
 }
 
-/// The leader's metrics.
 async fn page(bed: &mut Bed) -> String {
     bed.cluster.pods.get(ADAPTER).unwrap().metrics().await.unwrap()
 }

@@ -1,4 +1,4 @@
-//! Routes to the pods of nodes.
+//! Tests of the routes to the pods of each node.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,6 @@ use e2e::{Bed, State, WITHIN, eventually, network_unavailable, node};
 use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 
-/// Each node has a route while it exists, and routes of other owners are not touched.
 // Behaviour: R1, R12
 #[tokio::test]
 async fn each_node_has_its_route_and_foreign_routes_stay() {
@@ -75,7 +74,6 @@ fn expect(state: &State, wanted: &[(&str, &Node)]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The instance ID of a node.
 fn machine(node: &Node) -> Option<String> {
     node.spec.as_ref()?.provider_id.as_ref()?.rsplit('/').next().map(str::to_owned)
 }

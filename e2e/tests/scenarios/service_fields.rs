@@ -1,4 +1,4 @@
-//! The effect of each field of a Service on the load balancer and on the status. Fields of other writers stay unchanged.
+//! Tests of the effect that each field of a Service has on the load balancer and on the status. Fields of other writers stay unchanged.
 
 use std::collections::BTreeSet;
 
@@ -105,7 +105,6 @@ fn affine(service: ServiceBuilder) -> ServiceBuilder {
     service.spec("sessionAffinity", json!("ClientIP")).spec("sessionAffinityConfig", ten_minutes)
 }
 
-/// Sets source ranges with spaces, in another order, and with a duplicate.
 fn ranged(service: ServiceBuilder) -> ServiceBuilder {
     let ranges = "2001:db8::/32 , 192.0.2.0/24,192.0.2.0/24";
     service.spec("ipFamilyPolicy", json!("RequireDualStack")).annotation(RANGES, ranges)
@@ -268,7 +267,6 @@ fn ingress(service: &Service) -> Vec<LoadBalancerIngress> {
     status.and_then(|status| status.ingress.clone()).unwrap_or_default()
 }
 
-/// Waits until each pool of a Service has `n` backends.
 async fn members(bed: &Bed, service: &str, n: usize) {
     bed.until_cloud(&format!("{n} nodes are backends of {service}"), |state| {
         let balancer = state.balancer(service)?;

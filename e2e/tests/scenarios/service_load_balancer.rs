@@ -1,4 +1,4 @@
-//! Services of type LoadBalancer from creation to deletion, and invalid Services.
+//! Tests of Services of type LoadBalancer, from creation to deletion, and of invalid Services.
 
 use std::collections::BTreeSet;
 
@@ -82,7 +82,7 @@ async fn recreated(bed: &Bed, first: &LoadBalancer, node: &Node) -> LoadBalancer
     serving(bed, &again, &[node]).await
 }
 
-/// An empty list of nodes is not trusted: the load balancer keeps its backends.
+/// The controller does not trust an empty list of nodes, so the load balancer keeps its backends.
 async fn an_empty_node_list(bed: &mut Bed, nodes: &[&str], balancer: &LoadBalancer) {
     bed.quiet("service-controller").await.unwrap();
     bed.cluster.pods.get("service-controller").unwrap().terminate().await.unwrap();
@@ -154,7 +154,6 @@ async fn an_invalid_service_gets_one_event_and_costs_nothing() {
     assert_eq!(now, ["good", "key", "node-ports"].map(str::to_owned).into());
 }
 
-/// The load balancer has the settings of the Service and the defaults of the cluster.
 // Behaviour: SF10
 #[tokio::test]
 async fn annotations_and_defaults_set_up_the_load_balancer() {
@@ -218,7 +217,6 @@ async fn annotations_and_defaults_set_up_the_load_balancer() {
     bed.quiet("service-controller").await.unwrap();
 }
 
-/// The pool of a listener.
 fn pool<'a>(balancer: &'a LoadBalancer, listener: &Listener) -> &'a Pool {
     balancer.pools.iter().find(|pool| Some(&pool.id) == listener.pool_id.as_ref()).unwrap()
 }
@@ -273,7 +271,6 @@ fn internal_ip(node: &Node) -> String {
     addresses.filter(|it| it.type_ == "InternalIP").map(|it| it.address.clone()).next().unwrap()
 }
 
-/// The count of an Event.
 fn times(event: &Event) -> i32 {
     event.series.as_ref().and_then(|series| series.count).or(event.count).unwrap_or(1).max(1)
 }
@@ -317,7 +314,6 @@ async fn a_condition_of_a_service_can_be_waited_for() {
     bed.quiet("service-controller").await.unwrap();
 }
 
-/// Another client adds a condition to the Service `web`.
 async fn another_condition(bed: &Bed, name: &str) {
     let condition = json!({ "type": name, "status": "True", "reason": "Known", "message": "",
         "lastTransitionTime": "2024-01-01T00:00:00Z" });
@@ -326,7 +322,6 @@ async fn another_condition(bed: &Bed, name: &str) {
     bed.services().patch_status("web", &params, &strategic).await.unwrap();
 }
 
-/// The types of the conditions, sorted.
 fn types(service: &Service) -> Vec<String> {
     let conditions = service.status.iter().flat_map(|it| it.conditions.iter().flatten());
     let types: BTreeSet<String> = conditions.map(|it| it.type_.clone()).collect();

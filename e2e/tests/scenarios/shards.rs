@@ -1,4 +1,4 @@
-//! Three replicas of each controller share the work: they are killed, suspended, shut down and started again while users are at work.
+//! Three replicas of each controller share the work. They are killed, suspended, shut down and started again while users create objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -53,8 +53,8 @@ async fn replicas_share_shards_however_one_of_them_ends() {
     shared_evenly(&mut bed, &[0, 1, 2]).await;
     users.work(&bed, 4, "joined").await;
 
-    // A replica is suspended for longer than the Leases last. Other replicas take over, and afterwards the suspended replica continues with
-    // the shards that it gets then.
+    // A replica is suspended for longer than the Leases last, and other replicas take over. When it resumes, it continues with the shards
+    // that it then gets.
     for controller in CONTROLLERS {
         signal(&mut bed, &replica(controller, 1), Signal::STOP);
     }
@@ -85,7 +85,6 @@ async fn replicas_share_shards_however_one_of_them_ends() {
     users.nothing_twice(&mut bed).await;
 }
 
-/// Replicas with another number of shards wait until all replicas with the former number have ended.
 // Behaviour: P9
 #[tokio::test]
 async fn a_new_number_of_shards_waits_for_old_replicas() {
@@ -135,12 +134,10 @@ async fn install(shards: usize) -> Bed {
     bed
 }
 
-/// Name of a replica: the first one has the controller's name.
 fn replica(controller: &str, number: usize) -> String {
     if number == 0 { controller.to_owned() } else { format!("{controller}-{number}") }
 }
 
-/// Name of the Lease of a shard.
 fn lease(controller: &str, shard: usize) -> String {
     if shard == 0 { format!("cloud-{controller}") } else { format!("cloud-{controller}-{shard}") }
 }
@@ -222,7 +219,6 @@ async fn shared_evenly_over(bed: &mut Bed, numbers: &[usize], of: usize) {
     }
 }
 
-/// Waits until these replicas of a controller have no work left.
 async fn all_quiet(bed: &mut Bed, controller: &str, numbers: &[usize]) {
     for number in numbers {
         bed.quiet(&replica(controller, *number)).await.unwrap();
@@ -241,8 +237,8 @@ async fn assert_only_listed(bed: &Bed, before: &Counts, since: Instant) {
     assert!(listed <= most * collections, "{before:?}, {now:?}");
 }
 
-/// Creates Services until each replica of the service-controller has created load balancers. The shards of Services are random: with twelve
-/// Services, it happens once in fifty runs that one of the three replicas gets none.
+/// Creates Services until each replica of the service-controller has created load balancers. The shards of Services are random. With twelve
+/// Services, one of the three replicas gets none in one of fifty runs.
 async fn each_works(bed: &mut Bed, users: &mut Users) {
     for round in 0.. {
         users.work(bed, 12, &format!("first-{round}")).await;
@@ -261,7 +257,6 @@ async fn each_works(bed: &mut Bed, users: &mut Users) {
     }
 }
 
-/// Objects that users have created so far.
 #[derive(Default)]
 struct Users {
     nodes: Vec<String>,

@@ -1,4 +1,4 @@
-//! An attacker: a user of one namespace who knows the IDs and addresses of all others.
+//! Tests with an attacker: a user of one namespace who knows the IDs and addresses of all other namespaces.
 
 use std::collections::BTreeSet;
 
@@ -102,8 +102,8 @@ async fn a_hostile_namespace_takes_nothing_and_adoption_is_reversible() {
     assert_eq!(bed.address("web").await.unwrap(), taken);
 }
 
-/// The Event names the grant that is missing. The backends of an existing load balancer still follow the nodes, even if the controller has
-/// just started and does not know the last valid settings.
+/// The Event names the missing grant: the operator's permission for the namespace. The backends of an existing load balancer still follow
+/// the nodes. This holds even if the controller has just started and does not know the last valid settings.
 #[tokio::test]
 async fn a_missing_grant_is_reported_and_nodes_are_followed() {
     const GRANT: &str = "--grant default:subnet=s-1";
@@ -129,7 +129,6 @@ async fn a_missing_grant_is_reported_and_nodes_are_followed() {
     assert_eq!(state.load_balancers.len(), 1, "no load balancer was created for the refused Service");
 }
 
-/// Adds a node, and waits until it is a backend of `web`.
 async fn follows(bed: &Bed, node: &str, members: usize) -> anyhow::Result<()> {
     bed.join(node, None).await?;
     bed.until_cloud(&format!("{node} is a backend"), |state| {
@@ -193,7 +192,6 @@ async fn node_port_of_a_refused_service_reaches_no_other_namespace() {
     bed.address("shop").await.unwrap();
 }
 
-/// Ports of the backends, sorted.
 fn members(balancer: &LoadBalancer) -> Vec<u16> {
     let members = balancer.pools.iter().flat_map(|pool| &pool.members);
     let ports: BTreeSet<u16> = members.map(|member| member.port).collect();

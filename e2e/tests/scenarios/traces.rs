@@ -47,7 +47,6 @@ async fn a_route_is_traced_to_the_vendor_call() {
     of_route.await.unwrap();
 }
 
-/// Environment variables that make a process send its traces.
 fn variables(collector: &Collector) -> Value {
     json!({ "extraEnv": [
         { "name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": collector.endpoint() },

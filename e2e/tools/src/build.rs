@@ -14,9 +14,7 @@ use crate::recipe::Recipe;
 
 /// The prefix of the names of build directories. The holder of the lock may remove directories of an interrupted build.
 const WORK: &str = ".build-";
-/// The interval at which a running build is polled.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
-/// The number of lines of the compiler's output in an error.
 const TAIL_LINES: usize = 20;
 
 /// A lock that prevents builds by other processes until it is dropped.
@@ -26,7 +24,6 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    /// Waits until no other process builds.
     pub(crate) fn take(cache: &Path, progress: &mut dyn Progress) -> Result<Self, Error> {
         fs::create_dir_all(cache).map_err(|source| io_error("cannot create the cache", cache, source))?;
         let path = cache.join(".lock");

@@ -2,7 +2,7 @@
 //! *fabric*. Each of one to three nodes has its own namespace with containerd, kubelet and kube-proxy, connected to the fabric's bridge by
 //! veth. The kubelets run with `--cloud-provider=external`, so nodes have the `uninitialized` taint until a controller removes it.
 //!
-//! The modules in reading order:
+//! Read the modules in this order:
 //! - [`layout`]: all names, addresses and files; `servers`, `files`: argument lists and configuration. All of these are pure functions.
 //! - `needs`: the prerequisites; `lock`: exclusive access to the cluster; `pki`, `network`, `images`, `sysctls`, `process`, `wait`:
 //!   helpers;

@@ -1,4 +1,4 @@
-//! Checks whether the Go compiler in `PATH` is new enough: an old one prints unhelpful errors for a newer `go.mod`.
+//! Checks whether the Go compiler in `PATH` is new enough, because an old one prints unhelpful errors for a newer `go.mod`.
 
 use std::io;
 use std::path::Path;

@@ -8,9 +8,9 @@
 //! 3. the cache, `$XDG_CACHE_HOME/cloud-controllers/tools` (else `~/.cache/...`);
 //! 4. a build with Go from the module that pins the program's version, next to this crate, which is put into the cache.
 //!
-//! A program from the first two places is used only if it reports the required major and minor version; otherwise a note gives the reason
-//! for skipping it. Programs in the cache are complete, because a rename puts them there, and have the pinned versions, because a digest of
-//! the pins is part of the name. No ready-made binary is downloaded, except [`Prometheus`], which comes from Debian.
+//! A program from the first two places is used only if it reports the required major and minor version. Otherwise a note gives the reason
+//! for skipping it. Programs in the cache are complete, because a rename puts them there. They have the pinned versions, because a digest
+//! of the pins is part of the name. No ready-made binary is downloaded, except [`Prometheus`], which comes from Debian.
 //!
 //! [`cluster`] runs a whole cluster on this host with these programs.
 //!

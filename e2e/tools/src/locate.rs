@@ -83,7 +83,7 @@ impl fmt::Display for Origin {
 
 /// Finds one program, or builds it.
 ///
-/// Cost: one short-lived process for each candidate outside the cache; `Tool::build_time` if the program has to be built.
+/// Cost: one short-lived process for each candidate outside the cache; `Tool::build_time` if the program is not found and has to be built.
 pub fn find(tool: Tool, environment: &Environment, progress: &mut dyn Progress) -> Result<Found, Error> {
     let candidates = environment.assets.iter().map(|dir| (Origin::Assets, dir));
     for (origin, dir) in candidates.chain(environment.path.iter().map(|dir| (Origin::Path, dir))) {
@@ -107,7 +107,6 @@ pub fn find(tool: Tool, environment: &Environment, progress: &mut dyn Progress) 
     build::build(&recipe, &environment.cache, &lock, progress).map(|path| found(path, Origin::Built))
 }
 
-/// The result of checking an executable file.
 enum Verdict {
     Absent,
     PassedOver(String),

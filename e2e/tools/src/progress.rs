@@ -44,7 +44,6 @@ pub struct Terminal {
     build: Option<Build>,
 }
 
-/// The build that is currently shown.
 #[derive(Debug)]
 struct Build {
     tool: Tool,

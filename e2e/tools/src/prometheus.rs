@@ -52,7 +52,6 @@ impl Prometheus {
     }
 }
 
-/// Downloads the package and unpacks it below `root` in this directory.
 fn unpack(dir: &Path) -> Result<(), Error> {
     let io = |source| Error::Io { what: "cannot create", path: dir.to_path_buf(), source };
     fs::create_dir_all(dir).map_err(io)?;

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::Path;
 
-/// The number of log lines in an error message.
 const TAIL_LINES: usize = 15;
 
 /// The name of a log file and its last lines, for error messages.

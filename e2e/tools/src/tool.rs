@@ -108,7 +108,6 @@ impl Tool {
         }
     }
 
-    /// The Go package with the program's `main` function.
     pub(crate) fn package(self) -> &'static str {
         match self {
             Self::Etcd => "go.etcd.io/etcd/server/v3",
@@ -154,7 +153,6 @@ impl Tool {
         variables.iter().fold("-s -w".to_owned(), |flags, variable| format!("{flags} -X {variable}"))
     }
 
-    /// The arguments that print the version.
     pub(crate) fn version_args(self) -> &'static [&'static str] {
         match self {
             Self::Etcd

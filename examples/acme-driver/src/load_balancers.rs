@@ -15,7 +15,6 @@ use crate::{
     tags::{self, Tags},
 };
 
-/// A page of the listing.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Balancers {
     load_balancers: Vec<Detail>,
@@ -75,7 +74,6 @@ impl Collection<LoadBalancerRecord<Detail>> for AcmeDriver {
     }
 }
 
-/// Translates a load balancer of the cloud into the record for the runtime.
 fn record(tree: Detail) -> LoadBalancerRecord<Detail> {
     let state = match tree.status.as_str() {
         "ACTIVE" => LoadBalancerState::Active,

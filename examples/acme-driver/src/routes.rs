@@ -15,7 +15,6 @@ use crate::{
     tags::{self, Tags},
 };
 
-/// A page of the listing.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Entries {
     routes: Vec<Entry>,
@@ -34,7 +33,6 @@ pub(crate) struct Entry {
     status: String,
 }
 
-/// The request for a batch of changes.
 #[derive(Debug, Serialize)]
 pub(crate) struct Batch {
     remove: Vec<String>,
@@ -88,7 +86,7 @@ impl AcmeDriver {
         let batch = Batch { remove: changes.remove.clone(), add };
         let BatchAnswer { removed, added } = self.client.batch_routes(session, &batch).await?;
         let removed = removed.into_iter().map(|change| match self.result(change) {
-            // Reads may lag behind writes: the route may be gone already.
+            // Reads may lag behind writes, so the route may be gone already.
             Err(error) if error.fault != Fault::NotFound => Err(error),
             Ok(_) | Err(_) => Ok(None),
         });
@@ -110,7 +108,7 @@ fn new_entry(route: &WantedRoute, region: &str) -> NewEntry {
         destination: route.upsert.key.clone().unwrap_or_default().destination,
         next_hop_instance: match provider_id::locate(region, &hop.provider_id) {
             Location::Here(id) => id,
-            // The ID is sent unchanged: the cloud does not know it, and refuses only this route of the batch.
+            // The ID is sent unchanged. The cloud does not know it, and refuses only this route of the batch.
             Location::Elsewhere | Location::Malformed => hop.provider_id,
         },
         next_hop_address: Some(hop.address).filter(|address| !address.is_empty()),

@@ -54,7 +54,6 @@ pub struct NewListener {
     pub(crate) pool: NewPool,
 }
 
-/// The pool of a new listener.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct NewPool {
     pub(crate) protocol: &'static str,

@@ -11,7 +11,6 @@ use cloud_api_proto::{
     v1alpha1::{Fence, LoadBalancerKey, Owner, RouteKey},
 };
 
-/// The tags of an object in the cloud.
 pub(crate) type Tags = BTreeMap<String, String>;
 
 const ADOPTED: &str = "adopted";
@@ -49,7 +48,6 @@ pub(crate) fn origin(tags: &Tags) -> Origin {
     if tags.get(&tag("origin")).is_some_and(|it| it == ADOPTED) { Origin::Adopted } else { Origin::Created }
 }
 
-/// The namespaces whose Services may adopt the load balancer.
 pub(crate) fn adoptable_by(tags: &Tags) -> Namespaces {
     Namespaces::read(tags.get(&tag("adopt")).map(String::as_str))
 }
@@ -105,7 +103,6 @@ pub(crate) fn is_complete(there: &Tags, wanted: &Tags) -> bool {
     wanted.iter().all(is_equal) && !is_outdated(hash(there), hash(wanted))
 }
 
-/// The tags of a route.
 pub(crate) fn route_tags(route: &WantedRoute) -> Tags {
     let key = route.upsert.key.clone().unwrap_or_default();
     let ours = [("cluster-id", key.cluster_id), ("node-uid", key.node_uid)];

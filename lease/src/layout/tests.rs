@@ -3,7 +3,6 @@ use crate::settings::Timing;
 
 const NONE: Option<u16> = None;
 
-/// A Lease of this division, free or held.
 fn lease(division: Division, free: bool, now: Instant) -> LeaseState {
     let free_from = if free { now } else { now + Timing::default().duration };
     LeaseState {
@@ -122,7 +121,6 @@ enum Crossing {
     OldLooks,
     /// The new process has observed that all Leases are free, and takes the first Lease.
     NewTakes,
-    /// The new process reads this Lease.
     NewLooks(usize),
 }
 

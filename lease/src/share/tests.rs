@@ -8,7 +8,6 @@ fn timing() -> Timing {
     Timing::default()
 }
 
-/// A shard held by `holder`, as observed by this replica.
 fn seen_by(me: &str, shard: &Shard, now: Instant) -> View {
     let ours = shard.holder.as_deref() == Some(me);
     View {
@@ -21,7 +20,6 @@ fn seen_by(me: &str, shard: &Shard, now: Instant) -> View {
     }
 }
 
-/// The state of a shard.
 #[derive(Clone, Debug)]
 struct Shard {
     holder: Option<String>,

@@ -1,4 +1,4 @@
-//! These tests use replicas with another number of shards, or without support for shards.
+//! Replicas with different numbers of shards, and replicas without support for shards.
 
 use std::time::Duration;
 
@@ -12,7 +12,6 @@ use crate::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Returns the index of the replica that holds the first shard.
 fn first(replicas: &[Replica]) -> usize {
     let has = |replica: &Replica| replica.terms().iter().any(|(shard, _)| *shard == 0);
     replicas.iter().position(has).expect("somebody")

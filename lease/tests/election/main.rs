@@ -28,7 +28,7 @@ use self::server::FakeServer;
 /// The second in which each fake API server is created.
 const BEGIN: u64 = 1_800_000_000;
 
-/// A running elector. Dropping this value ends the elector as if it was killed.
+/// Dropping this value ends the elector as if it was killed.
 struct Running {
     leadership: watch::Receiver<Leadership>,
     stop: CancellationToken,
@@ -79,7 +79,6 @@ impl Running {
         }
     }
 
-    /// Waits until this elector follows this holder.
     async fn follows(&mut self, holder: Option<&str>) {
         let wanted = Leadership::Follower { holder: holder.map(str::to_owned) };
         let now = self.leadership.wait_for(|now| *now == wanted);

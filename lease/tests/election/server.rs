@@ -1,5 +1,5 @@
-//! The fake API server that the controllers' tests also use, with the Leases of a chart. Each replica can have its own simulated network to
-//! this server.
+//! The fake API server that the controllers' tests also use, with Leases as the chart creates them. Each replica can have its own simulated
+//! network to this server.
 
 use std::time::Duration;
 
@@ -22,15 +22,13 @@ use tower::BoxError;
 
 const NAME: &str = "cloud-adapter";
 
-/// A fake API server. Clones are handles to the same server.
+/// Clones are handles to the same server.
 #[derive(Clone)]
 pub(crate) struct FakeServer {
     kube: FakeKube,
-    /// Creation time of the server.
     born: Instant,
 }
 
-/// The way in which the server answers.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Behaviour {
     Well,
@@ -58,7 +56,6 @@ impl FakeServer {
         Self::with_shards(1)
     }
 
-    /// Creates a server with Leases for these shards, as the chart creates them.
     pub(crate) fn with_shards(shards: u16) -> Self {
         let server = Self::empty();
         (0..shards).for_each(|shard| server.put_of(shard, Some(json!({}))));
@@ -72,12 +69,11 @@ impl FakeServer {
         server
     }
 
-    /// A client of this server. Must be called in a tokio runtime.
+    /// Must be called in a tokio runtime.
     pub(crate) fn client(&self) -> Client {
         self.kube.client()
     }
 
-    /// Returns a client whose requests and answers take the times that `way` returns.
     pub(crate) fn client_over(&self, way: impl Fn() -> Way + Send + 'static) -> Client {
         let api = self.kube.client();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -103,7 +99,6 @@ impl FakeServer {
         Client::new(service, "default")
     }
 
-    /// Returns the current time of the server's wall clock.
     pub(crate) fn wall(&self) -> Timestamp {
         let second = crate::BEGIN + self.born.elapsed().as_secs();
         Timestamp::from_second(second.try_into().expect("in range")).expect("in range")
@@ -131,7 +126,6 @@ impl FakeServer {
         self.kube.order(Fault::status(403).on(Verb::Watch, "leases"));
     }
 
-    /// Returns the number of requests so far.
     pub(crate) fn requests(&self) -> u32 {
         let verbs = [Verb::Get, Verb::List, Verb::Watch, Verb::Create, Verb::Patch, Verb::Delete];
         verbs.into_iter().map(|verb| self.kube.requests(verb, "leases")).sum()
@@ -145,17 +139,14 @@ impl FakeServer {
         writes.len()
     }
 
-    /// Returns the current Lease of the first shard.
     pub(crate) fn lease(&self) -> Value {
         self.lease_of(0)
     }
 
-    /// The Lease of a shard.
     pub(crate) fn lease_of(&self, shard: u16) -> Value {
         self.kube.get::<Lease>(&name_of(shard)).map(|lease| json!(lease)).unwrap_or_default()
     }
 
-    /// Changes the Lease of the first shard as another client would.
     pub(crate) fn put(&self, lease: Option<Value>) {
         self.put_of(0, lease);
     }

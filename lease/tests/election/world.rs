@@ -23,7 +23,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{FakeServer, server::Way, settings};
 
-/// The network of a replica.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Net {
     /// Maximum delay of a request or an answer, in milliseconds.
@@ -34,7 +33,7 @@ pub(crate) struct Net {
     pub(crate) skew: u64,
 }
 
-/// A running replica. Dropping this value is like killing the replica.
+/// Dropping this value is like killing the replica.
 pub(crate) struct Replica {
     pub(crate) name: String,
     pub(crate) shards: u16,
@@ -43,14 +42,12 @@ pub(crate) struct Replica {
     pub(crate) leaving: CancellationToken,
     /// The token that makes this replica release all Leases, and end.
     pub(crate) stop: CancellationToken,
-    /// The units of work in progress.
     pub(crate) visits: Vec<Work>,
     cut: watch::Sender<bool>,
     frozen: Arc<Mutex<Instant>>,
     pub(crate) task: JoinSet<()>,
 }
 
-/// A unit of work.
 pub(crate) struct Work {
     pub(crate) shard: usize,
     pub(crate) began: Instant,
@@ -58,7 +55,6 @@ pub(crate) struct Work {
     pub(crate) visit: Visit,
 }
 
-/// Random numbers from a seed.
 #[derive(Clone)]
 pub(crate) struct Dice(Arc<AtomicU64>);
 
@@ -107,7 +103,7 @@ impl Replica {
         Self { name: name.to_owned(), shards, handles, leaving, stop, visits: Vec::new(), cut, frozen, task }
     }
 
-    /// Pauses the replica until this time. The replica does not notice the pause.
+    /// The replica does not notice the pause.
     pub(crate) fn freeze(&self, until: Instant) {
         *self.frozen.lock().expect("not poisoned") = until;
     }
@@ -148,7 +144,6 @@ pub(crate) struct Watcher {
     /// Whether Leases were deleted. If so, clocks that differ by more than the lease duration may cause a repeated or lower epoch.
     pub(crate) forgets: bool,
     division: u16,
-    /// The number of moves of a shard to another replica.
     pub(crate) moves: u64,
     /// The number of changes of the number of shards.
     pub(crate) divisions: u64,
@@ -184,8 +179,8 @@ impl Watcher {
         }
     }
 
-    /// Checks that no other replica has worked on the shard since the work began, and that the work belongs to the term that its replica
-    /// relies on.
+    /// Checks that no other replica has worked on the shard since the work began. Also checks that the work belongs to the term that its
+    /// replica relies on.
     fn check_work(&self, replica: &Replica, work: &Work) {
         let Work { shard, began, visit, .. } = work;
         let name = &replica.name;
@@ -201,7 +196,6 @@ impl Watcher {
         assert!(replica.terms().contains(&term), "{name}: a visit without a term");
     }
 
-    /// Repeats the checks for this duration.
     pub(crate) async fn pass(&mut self, replicas: &[Replica], time: Duration) {
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -210,7 +204,6 @@ impl Watcher {
         }
     }
 
-    /// Waits until the condition holds, and returns how long this took.
     pub(crate) async fn until(&mut self, replicas: &[Replica], so: impl Fn(&[Replica]) -> bool) -> Duration {
         let begin = Instant::now();
         while !so(replicas) {

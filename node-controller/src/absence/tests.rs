@@ -14,7 +14,6 @@ fn other() -> Verdict {
     Verdict::Failed { error: "no".to_owned(), retry_after: None }
 }
 
-/// A ledger for one node, with its own clock.
 struct World {
     ledger: Ledger,
     begin: Instant,
@@ -259,7 +258,6 @@ async fn repeated_error_of_the_cloud_is_quoted_and_a_single_one_is_not() {
 /// An event in the life of a node that is not ready.
 #[derive(Clone, Debug)]
 enum Moment {
-    /// The cloud gives this answer.
     Said(Verdict),
     /// Between two answers, the node becomes ready, or the cloud lists its instance as not being deleted.
     Forgotten,

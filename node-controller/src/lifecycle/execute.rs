@@ -1,7 +1,7 @@
 //! Writes the shutdown taint and deletes nodes. Before each write, this module reads the node from the API server.
 //!
-//! The cache lags, so these writes do not rely on the cache: a node that is ready again is neither tainted nor deleted, and a node that was
-//! recreated under the same name is a different node.
+//! The cache lags, so these writes do not rely on it. A node that is ready again is neither tainted nor deleted. A node that was recreated
+//! under the same name is a different node.
 
 use std::time::Duration;
 
@@ -24,12 +24,10 @@ use tracing::{debug, info, warn};
 use super::{notices, plan::Change};
 use crate::{events::about, execute::patch_params, mirror::NO_SCHEDULE, plan::Node};
 
-/// Maximum number of attempts: another client may write the same node at the same moment.
+/// Maximum number of attempts. Another client may write the same node at the same moment.
 const TRIES: u32 = 5;
-/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(150);
 
-/// Outcome of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     /// The node is deleted, or is being deleted and has a finalizer of another controller.
@@ -43,7 +41,6 @@ pub(super) enum Ended {
 }
 
 impl Ended {
-    /// Returns the metric's label.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Deleted => "deleted",
@@ -63,7 +60,6 @@ impl Ended {
         }
     }
 
-    /// Whether the brake counts this outcome.
     pub(super) fn may_have_gone(self) -> bool {
         matches!(self, Self::Deleted | Self::Unknown)
     }
@@ -82,7 +78,7 @@ impl Executor {
 
     /// Adds or removes the taint. Does nothing if the node was recreated, its readiness has changed, or the taint is already as planned.
     ///
-    /// Cost: one read and one write. After a conflict the read and the write are repeated, up to five times.
+    /// Cost: one read and one write. After a conflict, the read and the write are repeated, with at most five attempts in total.
     pub(super) async fn taint(&self, node: &Node, change: Change) -> Result<(), kube_api::Error> {
         let mut tries = 1;
         loop {

@@ -4,8 +4,8 @@
 //! If the API server does not answer a deletion request, the deletion may have been executed, so the brake counts it. Each node counts
 //! once, from the last attempt to delete the node, however often the controller retries.
 //!
-//! A node that the brake has held counts until it shows a sign of life, even after its proof of absence has expired. If a cloud reports
-//! first four instances as gone and later three and an error, the cause that tripped the brake still exists.
+//! A node that the brake has held counts until it shows a sign of life, even after its proof of absence has expired. Suppose that a cloud
+//! reports four instances as gone, and later only three and one error. The cause that tripped the brake then still exists.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,6 @@ use tokio::time::Instant;
 
 use crate::plan::Node;
 
-/// Decides which deletions may proceed.
 #[derive(Debug)]
 pub(super) struct Gate {
     brake: Brake,
@@ -25,7 +24,6 @@ pub(super) struct Gate {
     counted: BTreeMap<String, Instant>,
 }
 
-/// The nodes that the gate decides about.
 #[derive(Debug)]
 pub(super) struct BrakeInput {
     /// Nodes whose instances are proven to be gone.
@@ -36,7 +34,6 @@ pub(super) struct BrakeInput {
     pub(super) present: Vec<Arc<Node>>,
 }
 
-/// Which nodes are deleted now, and which are held.
 #[derive(Debug)]
 pub(super) struct Judgement {
     pub(super) going: Vec<Arc<Node>>,

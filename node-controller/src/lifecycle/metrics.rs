@@ -39,7 +39,6 @@ impl Metrics {
         self.deletions.get_or_create(&Labels { outcome: ended.word() }).inc();
     }
 
-    /// Sets the metrics for the brake's verdict on this many nodes.
     pub(super) fn held(&self, verdict: Verdict, n_nodes: usize) {
         let held = if verdict == Verdict::Go { 0 } else { n_nodes };
         self.held.set(i64::try_from(held).unwrap_or(i64::MAX));

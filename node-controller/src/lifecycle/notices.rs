@@ -31,7 +31,6 @@ const ACTION: &str = "Delete";
 const REMIND: Duration = Duration::from_hours(1);
 /// The cloud returned an error. Errors whose texts differ only in words with digits count as one condition.
 const FAILED: &str = "CloudProviderFailed";
-/// The brake has tripped.
 const TRIPPED: &str = "NodeDeletionBrakeTripped";
 /// The node's instance belongs to another cloud. This Event is emitted once per process, since the condition lasts as long as the node and
 /// may be intended.
@@ -55,11 +54,9 @@ pub(super) fn deleting_failed(node: &Node, error: &kube_api::Error) -> Notice {
     Notice { kind: Kind::Warning, reason: "DeletingNodeFailed", action: ACTION, note }
 }
 
-/// The deletions that the brake holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tripped<'a> {
     pub(super) held: &'a [Arc<Node>],
-    /// Number of all nodes.
     pub(super) n_nodes: usize,
     /// Maximum number of deletions per window.
     pub(super) allowance: usize,
@@ -166,7 +163,6 @@ impl Notices {
         self.0.insert(0, Entry { about: regarding, notice, whole });
     }
 
-    /// Returns the texts about the tripped brake.
     pub(super) fn tripped_words(&self) -> Vec<String> {
         let tripped = self.0.iter().filter(|entry| entry.notice.reason == TRIPPED);
         tripped.map(|entry| entry.whole.clone()).collect()
@@ -252,7 +248,6 @@ impl Reporter {
         Self { recorder, conditions: Repeat::every(REMIND) }
     }
 
-    /// Returns the recorder for Events that are emitted directly.
     pub(super) fn recorder(&self) -> &Recorder {
         &self.recorder
     }
@@ -279,7 +274,7 @@ impl Reporter {
     }
 }
 
-/// Marks the findings whose Event was just emitted. The status page shows their text of this time until the next Event.
+/// Marks the findings whose Event was just emitted. The status page shows their current text until the next Event.
 pub(super) fn mark_reported(found: &mut BTreeMap<Object, Finding>, reported: &BTreeSet<Condition>) {
     for (object, finding) in found {
         if let Some(waits) = &mut finding.waits {
@@ -318,12 +313,10 @@ fn with_command(front: &str, lead: &str, command: &str) -> String {
     }
 }
 
-/// Returns the command that releases a node from the brake.
 fn release(node: &Node) -> String {
     format!("kubectl annotate node {} {DELETE_DESPITE_BRAKE}={}", node.name, node.uid)
 }
 
-/// Returns the command that deletes a node.
 fn delete(node: &Node) -> String {
     format!("kubectl delete node {}", node.name)
 }

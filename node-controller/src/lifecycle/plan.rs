@@ -10,7 +10,6 @@ use crate::{
     plan::{Instance, Node, Ready, View},
 };
 
-/// What is known about a node's instance.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts<'a> {
     pub(super) cloud: View,
@@ -23,7 +22,6 @@ pub(super) struct Facts<'a> {
     pub(super) scheme: Option<&'a str>,
 }
 
-/// A change of the shutdown taint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Add,
@@ -51,7 +49,8 @@ fn is_stopped(facts: &Facts<'_>) -> bool {
     }
 }
 
-/// Whether to ask the cloud about the node's instance: the instance may be gone, or the cache is too old to show that it is switched off.
+/// Whether to ask the cloud about the node's instance. That is so if the instance may be gone, or if the cache is too old to show that it
+/// is switched off.
 ///
 /// The controller asks only by provider ID, and only if the ID has this cloud's scheme, since names prove nothing. It does not ask about
 /// very new uninitialised nodes, whose instances the vendor may not show yet.
@@ -76,7 +75,6 @@ pub(super) fn is_lifeless(node: &Node, facts: &Facts<'_>) -> bool {
     node.life.ready == Ready::NotTrue && !node.life.deleting && !is_listed
 }
 
-/// Whether the node's provider ID has the given scheme.
 pub(super) fn is_of(node: &Node, scheme: Option<&str>) -> bool {
     let id = node.provider_id.as_deref().and_then(|id| id.parse::<ProviderId>().ok());
     id.is_some_and(|id| Some(id.scheme()) == scheme)

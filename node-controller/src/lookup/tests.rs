@@ -11,7 +11,6 @@ fn trimmed(node: NodeBuilder) -> Node {
     trim_node(&node.uninitialised().build())
 }
 
-/// Returns the answer for an instance in this state.
 fn answer_in(state: InstanceState, node: &Node) -> LookupResult {
     let instance = Some(instance("sim://north/i-1").named("a").state(state).build());
     answer(

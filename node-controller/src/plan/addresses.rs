@@ -28,8 +28,8 @@ fn all(addresses: &Pairs) -> Vec<Address> {
 /// Returns the list that the node should have, if it differs from the current one.
 ///
 /// The result is the cloud's list, in the cloud's order. If the cloud lists no host names, the node's host names stay. The cloud must list
-/// the provided node IP. If the cloud lists no address, nothing changes: addresses are never cleared. Duplicates are dropped, since the API
-/// server refuses them. Lists are compared exactly, including the order.
+/// the provided node IP. If the cloud lists no address, nothing changes, because addresses are never cleared. Duplicates are dropped, since
+/// the API server refuses them. Lists are compared exactly, including the order.
 pub(super) fn wanted(node: &Node, instance: &Instance) -> Result<Option<Vec<Address>>, Error> {
     let (mut wanted, has) = (all(&instance.addresses), all(&node.addresses));
     if let Some(provided) = &node.provided_node_ip {

@@ -44,7 +44,6 @@ pub(crate) struct Withheld {
     pub(crate) why: Why,
 }
 
-/// Why a label is withheld.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
     /// The domain is reserved for Kubernetes.
@@ -118,7 +117,7 @@ fn ours(instance: &Instance) -> impl Iterator<Item = (&'static [&'static str; 2]
     PAIRS.iter().zip([&instance.instance_type, &instance.zone, &instance.region])
 }
 
-/// Returns the labels that differ on a node whose instance is not known: only the older names are updated, from the current ones.
+/// Returns the labels that differ on a node whose instance is not known. Only the older names are updated, from the current ones.
 pub(super) fn mirrored(labels: &Pairs) -> Labels {
     PAIRS.iter().filter_map(|pair| mirror(labels, pair)).collect()
 }

@@ -78,7 +78,6 @@ impl Instance {
     }
 }
 
-/// Returns the labels with `more` added.
 fn with<K: AsRef<str>, V: AsRef<str>>(labels: &Pairs, more: impl IntoIterator<Item = (K, V)>) -> Pairs {
     let mut all: BTreeMap<String, String> =
         labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
@@ -90,7 +89,6 @@ fn packed(addresses: &[Address]) -> Pairs {
     addresses.iter().map(|address| (&address.type_, &address.address)).collect()
 }
 
-/// Executes a plan on a copy of the node.
 fn carried_out(node: &Node, plan: &Plan) -> Node {
     let mut after = node.clone();
     for action in plan.actions.clone() {
@@ -395,9 +393,11 @@ fn older_label_names_follow_without_the_cloud() {
     relabel
       label    failure-domain.beta.kubernetes.io/zone=by-hand
     ");
-    for status in
-        [InstanceStatus::Away { link: "not reachable".to_owned() }, InstanceStatus::NotVisible, InstanceStatus::Foreign]
-    {
+    for status in [
+        InstanceStatus::Away { link: "not reachable".to_owned() },
+        InstanceStatus::NotVisible,
+        InstanceStatus::Foreign,
+    ] {
         let first = plan(&node, &status);
         assert_eq!(first.to_string(), "relabel\n  label    failure-domain.beta.kubernetes.io/zone=by-hand\n");
         assert!(plan(&carried_out(&node, &first), &status).actions.is_empty());
@@ -407,7 +407,12 @@ fn older_label_names_follow_without_the_cloud() {
 // Behaviour: NA8, W8
 #[test]
 fn initialised_node_without_a_visible_instance_is_unchanged() {
-    let statuses = [InstanceStatus::Unasked, InstanceStatus::Listing, InstanceStatus::NotVisible, InstanceStatus::Foreign];
+    let statuses = [
+        InstanceStatus::Unasked,
+        InstanceStatus::Listing,
+        InstanceStatus::NotVisible,
+        InstanceStatus::Foreign,
+    ];
     for status in statuses {
         let plan = plan(&node("a").provider_id("sim://north/i-1"), &status);
         assert_eq!(plan, done(Vec::new()), "{status:?}");

@@ -71,7 +71,7 @@ async fn tripped_brake_is_released_only_by_signs_of_life() {
             }
         }
         if trouble != "exists" {
-            // Proofs are renewed every five minutes.
+            // The controller renews each proof of absence every five minutes.
             sleep(Duration::from_mins(20)).await;
             assert_eq!(world.n_deletions(), 0, "{trouble}");
         }

@@ -12,7 +12,6 @@ use tokio::time::sleep;
 
 use super::world::World;
 
-/// Number of nodes in the test, all of them in sync.
 const NODES: usize = 20;
 /// Time after which every event has been handled, and the brake allows its maximum again.
 const OVER: Duration = Duration::from_mins(11);
@@ -45,7 +44,6 @@ struct Row {
     calls: u32,
     /// Number of writes to Nodes.
     writes: usize,
-    /// Number of Events created.
     events: usize,
 }
 

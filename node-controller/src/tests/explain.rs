@@ -1,4 +1,4 @@
-//! Tests the status page of a node, compared with the node's Events.
+//! Tests that the status page of a node agrees with the node's Events.
 
 use std::time::Duration;
 
@@ -22,7 +22,6 @@ impl World {
         self.explain.all().expect("the controller runs").objects.into_iter().map(|it| it.key).collect()
     }
 
-    /// Returns the note of the last Event with this reason on a node.
     fn event_note(&self, reason: &str, node: &str) -> Option<String> {
         self.kube.event_note(reason, node)
     }

@@ -28,7 +28,6 @@ fn joining(name: &str) -> NodeBuilder {
     node(name).uninitialised()
 }
 
-/// Returns the number of taints of a node.
 fn taints(world: &World, name: &str) -> usize {
     world.node(name).spec.and_then(|spec| spec.taints).unwrap_or_default().len()
 }
@@ -292,7 +291,7 @@ async fn failing_api_server_is_called_rarely_and_no_node_is_deleted() {
         world.stop().await;
         let writes = world.kube.writes().len();
         world.kube.order(fault);
-        // The instance of one node is gone while the API server fails.
+        // The instance of one node is lost while the API server fails.
         world.lose("n1");
         world.kube.put::<Node>(joining("new"));
         world.cloud.put(instance("sim://north/new").named("new").at("10.0.0.1"));

@@ -22,12 +22,10 @@ enum Moment {
     Ends(usize),
     /// The instance is not listed any more, and its absence cannot be proven.
     Vanishes(usize),
-    /// The instance exists (again).
     IsThere(usize),
     /// The cloud returns an error for the instance, or answers again.
     LookupFails(usize),
     Ready(usize, bool),
-    /// The node is registered again under its name.
     Recreated(usize),
     AdapterAway(bool),
     ServerAway(bool),
@@ -108,7 +106,12 @@ impl Truth {
     }
 }
 
-async fn happens(world: &mut World, truths: &mut [Truth; NODES], moment: Moment, observation: &mut Observation) {
+async fn happens(
+    world: &mut World,
+    truths: &mut [Truth; NODES],
+    moment: Moment,
+    observation: &mut Observation,
+) {
     let id = |n: usize| id(&format!("n{n}"));
     match moment {
         Moment::Ends(n) => world.cloud.end(&id(n)),

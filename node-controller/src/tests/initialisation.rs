@@ -1,4 +1,4 @@
-//! Tests new and known nodes if other clients write them, too, and if the API server fails.
+//! Tests new and known nodes while other clients write them too, or while the API server fails.
 
 use std::time::Duration;
 
@@ -15,7 +15,6 @@ use super::world::{World, settle};
 const ZONE: &str = "topology.kubernetes.io/zone";
 const OLDER_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 
-/// Returns a world with one initialised node `a`.
 async fn initialised() -> World {
     let mut world = World::new();
     settle().await;

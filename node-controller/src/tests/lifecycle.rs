@@ -1,4 +1,4 @@
-//! Tests the end of nodes with the whole controller.
+//! Tests when nodes are deleted, with the whole controller.
 
 use std::time::Duration;
 

@@ -56,8 +56,7 @@ fn moment() -> impl Strategy<Value = Moment> {
     ]
 }
 
-/// Applies an event. A sign of life removes the node from `lost`, and no event adds the node again, because the reference ignores proofs of
-/// absence.
+/// Applies an event. A sign of life removes the node from `lost`. No event adds it again, because this model ignores proofs of absence.
 async fn happens(world: &World, lost: &mut BTreeSet<usize>, moment: Moment) {
     let name = |n: usize| format!("n{n}");
     match moment {

@@ -12,7 +12,7 @@ use super::world::World;
 #[tokio::test(start_paused = true)]
 async fn stuck_workers_make_the_process_unhealthy() {
     let mut world = World::new();
-    // Flags do not allow zero, which simulates workers that are all stuck.
+    // Zero workers simulate workers that are all stuck. The flags do not allow zero.
     world.settings.workers = 0;
     world.start();
     sleep(Duration::from_mins(10)).await;

@@ -19,7 +19,6 @@ impl World {
         self.explain.plan("").await.expect("the controller runs")
     }
 
-    /// Returns the number of writes to the API server.
     fn spent(&self) -> usize {
         self.kube.writes().len() + self.kube.events().len()
     }

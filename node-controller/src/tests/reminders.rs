@@ -11,7 +11,6 @@ use tokio::time::sleep;
 
 use super::world::{World, id, settle};
 
-/// Returns how often this reason was emitted for the node, with all repeats counted in one Event.
 fn n_emitted(world: &World, reason: &str) -> i32 {
     let events = world.kube.event_objects();
     let counts: Vec<i32> = events

@@ -14,7 +14,6 @@ use crate::{NAMES, controller};
 const LASTS: Duration = Duration::from_hours(10);
 const N_NODES: usize = 40;
 
-/// Starts a replica with these shards of four.
 fn replica(
     kube: &FakeKube,
     cloud: &FakeCloud,
@@ -29,7 +28,6 @@ fn replica(
 
 type Replica = tokio::task::JoinSet<anyhow::Result<()>>;
 
-/// Returns the number of writes to the API server, except those to Leases.
 fn n_writes(world: &World) -> usize {
     world.kube.writes().iter().filter(|write| !write.path.contains("/leases/")).count()
 }

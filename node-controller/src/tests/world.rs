@@ -32,13 +32,10 @@ pub(super) const SETTINGS: Settings = Settings {
 /// The time after which the brake allows its maximum per window. At the start, the brake allows no deletion.
 pub(super) const WARM: Duration = Duration::from_secs(601);
 
-/// A running controller with both fakes.
 pub(super) struct World {
     pub(super) kube: FakeKube,
     pub(super) cloud: FakeCloud,
-    /// The settings of the controller.
     pub(super) settings: Settings,
-    /// Whether the controller is in dry run.
     pub(super) dry_run: bool,
     pub(super) health: Health,
     pub(super) explain: Explain,
@@ -121,7 +118,6 @@ impl World {
         self.kube.writes().iter().filter(|write| write.method == "DELETE").count()
     }
 
-    /// Ends the instance and stops the kubelet.
     pub(super) fn lose(&self, name: &str) {
         self.cloud.end(&id(name));
         self.set_ready(name, "Unknown");

@@ -13,7 +13,6 @@ pub(crate) struct ClusterCidrs {
     second: Option<IpNet>,
 }
 
-/// Why the value of the flag is invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     #[error(
@@ -29,12 +28,10 @@ pub(crate) enum Error {
 }
 
 impl ClusterCidrs {
-    /// Whether one of the CIDRs contains all of `net`.
     pub(crate) fn contain(&self, net: &IpNet) -> bool {
         self.iter().any(|cluster| cluster.contains(net))
     }
 
-    /// Whether one of the CIDRs overlaps `net`.
     pub(crate) fn overlap(&self, net: &IpNet) -> bool {
         self.iter().any(|cluster| cluster.contains(net) || net.contains(&cluster))
     }
@@ -43,7 +40,6 @@ impl ClusterCidrs {
         [Some(self.first), self.second].into_iter().flatten()
     }
 
-    /// Returns the CIDRs in the form of the contract.
     pub(crate) fn to_strings(&self) -> Vec<String> {
         self.iter().map(|cidr| cidr.to_string()).collect()
     }

@@ -22,20 +22,26 @@ const LAST_RETRY: Duration = Duration::from_mins(5);
 /// that repeatedly becomes a black hole is not replaced in a tight loop.
 const CACHE_LAG: Duration = Duration::from_secs(15);
 
-/// The outcome for one route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The action was done, or was not necessary.
     Done,
-    /// The action is in progress.
-    Pending { again: Option<Duration> },
+    Pending {
+        again: Option<Duration>,
+    },
     /// The action failed. It is retried after `again`, else with backoff.
-    Failed { reason: Reason, why: String, again: Option<Duration> },
+    Failed {
+        reason: Reason,
+        why: String,
+        again: Option<Duration>,
+    },
     /// The adapter refused the action. An early retry would not help.
-    Refused { reason: Reason, why: String },
+    Refused {
+        reason: Reason,
+        why: String,
+    },
 }
 
-/// The attempts for all routes.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     entries: BTreeMap<Act, Attempt>,
@@ -54,16 +60,13 @@ struct Attempt {
     n_tries: u32,
     not_before: Instant,
     outcome: Outcome,
-    /// Duration of the attempt.
     took: Duration,
 }
 
 /// The last attempt to create a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Try {
-    /// Number of consecutive attempts.
     pub(crate) n_tries: u32,
-    /// Time of the next attempt.
     pub(crate) not_before: Instant,
     /// Reason, error and duration, if the attempt failed.
     pub(crate) failed: Option<(Reason, String, Duration)>,
@@ -85,7 +88,7 @@ impl Outcome {
         match self {
             Self::Done => doubled(CACHE_LAG),
             Self::Pending { again } => again.unwrap_or_else(|| doubled(FIRST_RETRY)).max(FIRST_RETRY),
-            // The longer delay applies: the adapter's delay is for one attempt, while the backoff counts all attempts.
+            // The longer delay applies, because the adapter's delay is for one attempt, while the backoff counts all attempts.
             Self::Failed { again, .. } => doubled(FIRST_RETRY).max(again.unwrap_or_default()),
             Self::Refused { .. } => LAST_RETRY,
         }
@@ -132,7 +135,6 @@ impl Attempts {
         self.record(Act::Remove(removal.clone()), outcome, Duration::ZERO, now);
     }
 
-    /// Returns the state of a route that is to be created, according to the last attempt.
     pub(crate) fn route_state(&self, creation: &Creation) -> RouteState {
         if let Some(attempt) = self.entries.get(&Act::create(creation)) {
             return attempt.outcome.route_state();
@@ -161,7 +163,8 @@ impl Attempts {
         Some(later.min()?.saturating_duration_since(now))
     }
 
-    /// Returns the last attempt for the route, or for the first conflicting route that is not removed.
+    /// Returns an attempt for the route, or for a conflicting route that must be removed first. A failed attempt is preferred, then the
+    /// attempt whose retry comes due last.
     pub(crate) fn last(&self, creation: &Creation) -> Option<Try> {
         let removals = creation.instead_of.iter().map(|removal| Act::Remove(removal.clone()));
         let acts = removals.chain([Act::create(creation)]);

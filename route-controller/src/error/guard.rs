@@ -30,7 +30,6 @@ const LISTED: Duration = Duration::from_mins(3);
 /// Number of routes that the note of an Event names.
 const NAMED: usize = 5;
 
-/// Decides about removals.
 #[derive(Debug)]
 pub(crate) struct Guard {
     grace: Duration,
@@ -47,7 +46,6 @@ pub(crate) struct Guard {
     missing: Brake,
 }
 
-/// What the guard knows about the nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nodes<'a> {
     pub(crate) n_listed: usize,
@@ -55,7 +53,6 @@ pub(crate) struct Nodes<'a> {
     pub(crate) deleted: &'a BTreeMap<String, Instant>,
 }
 
-/// The guard's decision.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Judgement {
     pub(crate) held: Vec<Held>,
@@ -70,19 +67,22 @@ pub(crate) struct Held {
     pub(crate) why: Why,
 }
 
-/// Why the removals are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Why {
-    /// No node is listed.
     NoNodes,
     /// More nodes than the limits allow are not listed any more.
-    Missing { allowance: usize, window: Duration },
+    Missing {
+        allowance: usize,
+        window: Duration,
+    },
     /// More nodes than the limits allow were deleted.
-    Deleted { allowance: usize, window: Duration },
+    Deleted {
+        allowance: usize,
+        window: Duration,
+    },
 }
 
 impl Why {
-    /// Returns the name of the cause, without its numbers.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::NoNodes => "no nodes",
@@ -104,8 +104,8 @@ impl Guard {
         }
     }
 
-    /// Resets the guard when the replica starts or acquires a shard: another replica may have removed routes there. The count of removals
-    /// for deleted nodes is kept.
+    /// Resets the guard when the replica starts or acquires a shard, because another replica may have removed routes there. The count of
+    /// removals for deleted nodes is kept.
     pub(crate) fn begins(&mut self, limits: Limits, now: Instant) {
         self.limit(limits);
         self.missing = Brake::new(limits, now);
@@ -228,7 +228,6 @@ impl Guard {
         next.unwrap_or_default()
     }
 
-    /// Separates removals that were allowed before from all other removals.
     fn split(&self, removals: Vec<Removal>) -> (Vec<Removal>, Vec<Removal>) {
         removals.into_iter().partition(|removal| self.let_go.contains(&removal.vendor_id))
     }
@@ -249,7 +248,6 @@ fn admit(let_go: &mut BTreeSet<String>, brake: &mut Brake, removals: &[Removal],
 }
 
 impl Judgement {
-    /// Returns the number of routes whose removal is held.
     pub(crate) fn n_held(&self) -> usize {
         self.held.iter().map(|held| held.removals.len()).sum()
     }
@@ -272,7 +270,6 @@ impl Held {
         bounded(&format!("{}. If the nodes are gone for good, set {flags}", self.fault()), NOTE_MAX)
     }
 
-    /// Returns which removals are held, and why.
     fn fault(&self) -> String {
         let minutes = |window: &Duration| window.as_secs_f64() / 60.0;
         let why = match &self.why {
@@ -287,7 +284,6 @@ impl Held {
         format!("Removal is held for {} routes whose nodes {why}", self.removals.len())
     }
 
-    /// Returns the flags that allow the removals.
     fn flags(&self) -> Vec<String> {
         let share = "--route-removal-max-share=100".to_owned();
         match self.why {

@@ -13,7 +13,6 @@ use crate::plan::condition::{Change, Network};
 /// Maximum lag of the cache behind a write. No write is repeated within this time.
 const CACHE_LAG: Duration = Duration::from_secs(5);
 
-/// The order of the last attempts to write conditions.
 #[derive(Debug, Default)]
 pub(crate) struct WriteOrder {
     n_attempts: u64,
@@ -48,7 +47,6 @@ impl WriteOrder {
         changes
     }
 
-    /// Records a successful write.
     pub(crate) fn wrote(&mut self, change: &Change, now: Instant) {
         self.written.insert(change.node_uid.clone(), (change.network, now));
     }

@@ -12,7 +12,6 @@ use crate::plan::{Creation, Removal};
 /// Maximum number of routes per call. Source: contract, `ApplyRoutesRequest.upserts`.
 pub(crate) const ROUTES_MAX: usize = 200;
 
-/// The actions of one call.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Batch<'a> {
     pub(crate) creations: Vec<&'a Creation>,

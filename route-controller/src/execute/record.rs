@@ -19,7 +19,6 @@ pub(crate) const NAME: &str = "route-controller-routes";
 /// Maximum length of a ConfigMap's key. Source: Kubernetes' validation. Routes with longer IDs are kept in memory only.
 const LONGEST_KEY: usize = 253;
 
-/// Access to the ConfigMap.
 #[derive(Clone, Debug)]
 pub(crate) struct Store(Api<ConfigMap>);
 

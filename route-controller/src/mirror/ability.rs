@@ -23,17 +23,14 @@ const MARKS: &str = "routes.ownership-tags";
 const NO_ROUTES_POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval of requests to a working adapter, since another version may replace it at any time.
 const CHECK_AGAIN_AFTER: Duration = Duration::from_mins(5);
-/// Interval of requests to an adapter that does not answer.
 const UNREACHABLE_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What the adapter can do about routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ability {
     /// No routes.
     None,
     /// Creates and removes routes. The cloud cannot store their owner.
     Unmarked,
-    /// Creates and removes routes, and the cloud stores their owner.
     Marked,
 }
 
@@ -116,7 +113,6 @@ impl Mirrors {
     }
 }
 
-/// Says what the operator has to do.
 pub(super) const NO_ROUTES: &str = "the cloud adapter does not support routes (no capability `routes`): \
                                     configure the adapter for routes, such as with a router, or do not run route-controller";
 

@@ -30,7 +30,6 @@ pub(crate) fn trim(node: &api::Node) -> Option<Node> {
     Some(trimmed)
 }
 
-/// What the change of a node means for the next pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeChange {
     /// The change may affect the plan.

@@ -9,21 +9,19 @@ use super::node::Node;
 use super::refusal::{Refusal, Why};
 use crate::config::ClusterCidrs;
 
-/// One pod CIDR of one node.
+/// A claim: one pod CIDR of one node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Claim {
     pub(crate) node_uid: String,
     pub(crate) to: IpNet,
 }
 
-/// The state of a claim's route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RouteState {
     /// Packets arrive.
     Ready,
     /// The state is not certain yet: the action is in progress, or was not attempted.
     Open,
-    /// The action failed or was refused.
     Failed,
 }
 

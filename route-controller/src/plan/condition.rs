@@ -8,10 +8,8 @@ use super::claims::RouteState;
 use super::node::Node;
 use super::{Creation, Plan};
 
-/// The type of the condition.
 pub(crate) const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
 
-/// The value of the condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Network {
     Available,
@@ -49,7 +47,6 @@ impl Network {
     }
 }
 
-/// A condition to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) node_name: String,
@@ -58,7 +55,7 @@ pub(crate) struct Change {
     pub(crate) network: Network,
 }
 
-/// The conclusions by node UID. Nodes without a certain conclusion are left out.
+/// The condition that each node should have, by the node's UID. Nodes whose state is not certain yet are left out.
 pub(crate) type NetworkByNode = BTreeMap<String, Network>;
 
 /// Computes the condition of all nodes on this cloud's instances. `route_state` returns the state of a route to create.
@@ -86,7 +83,7 @@ pub(crate) fn judged(
     judged.collect()
 }
 
-/// Returns the conditions that differ from the conclusions.
+/// Returns a change for each node whose current condition differs from `judged`.
 pub(crate) fn changes<'a>(nodes: impl IntoIterator<Item = &'a Node>, judged: &NetworkByNode) -> Vec<Change> {
     let certain = nodes.into_iter().filter_map(|node| Some((node, *judged.get(&node.uid)?)));
     certain

@@ -16,11 +16,10 @@ pub(crate) struct Condition {
     pub(crate) reason: String,
 }
 
-/// The fields of a node that routes need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) name: String,
-    /// Part of the keys of the node's routes: a recreated node of the same name has another UID.
+    /// Part of the keys of the node's routes, because a recreated node of the same name has another UID.
     pub(crate) uid: String,
     /// The creation time. The older of two nodes with the same CIDR keeps the CIDR.
     pub(crate) created: Timestamp,
@@ -35,7 +34,6 @@ pub(crate) struct Node {
     pub(crate) unreadable_cidrs: Vec<String>,
     /// The addresses of type `InternalIP`, in the node's order.
     pub(crate) internal_ips: Vec<IpAddr>,
-    /// The present condition `NetworkUnavailable`.
     pub(crate) network_unavailable: Option<Condition>,
 }
 
@@ -60,8 +58,8 @@ impl Node {
         self.provider_id.is_some() && !self.elsewhere && !self.pod_cidrs.is_empty() && !is_served
     }
 
-    /// Returns the node, marked as `elsewhere` if its provider ID has another scheme than this. An invalid provider ID does not count as
-    /// another cloud's ID.
+    /// Returns the node, marked as `elsewhere` if its provider ID has another scheme than `scheme`. An invalid provider ID does not count
+    /// as another cloud's ID.
     pub(crate) fn seen_from(self: Arc<Self>, scheme: &str) -> Arc<Self> {
         let id = self.provider_id.as_deref().and_then(|id| id.parse::<ProviderId>().ok());
         if id.is_none_or(|id| id.scheme() == scheme) {

@@ -16,7 +16,6 @@ use crate::config::ClusterCidrs;
 pub(crate) struct Record(BTreeMap<String, String>);
 
 impl Record {
-    /// Returns the node that a route served, if any.
     pub(crate) fn node_of(&self, route: &Route) -> Option<&str> {
         let unmarked = route.owner == Owner::Unmanaged;
         self.0.get(&route.vendor_id).filter(|_| unmarked).map(String::as_str)
@@ -59,7 +58,6 @@ impl Record {
         }
     }
 
-    /// Returns all entries.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(id, uid)| (id.as_str(), uid.as_str()))
     }

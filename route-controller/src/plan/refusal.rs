@@ -14,7 +14,6 @@ pub(crate) struct Refusal {
     pub(crate) why: Why,
 }
 
-/// Why the CIDR is refused.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Why {
     Unreadable,

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-/// A route as the cloud reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     /// The vendor's ID, the key in the cache.
@@ -19,7 +18,6 @@ pub(crate) struct Route {
     pub(crate) owner: Owner,
 }
 
-/// The next hop.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NextHop {
     /// The provider ID of the instance.
@@ -28,17 +26,14 @@ pub(crate) struct NextHop {
     pub(crate) address: Option<IpAddr>,
 }
 
-/// Whether the route forwards packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Active,
     /// The creation of the route is in progress, or this version does not know the state. Such a route does not count as success.
     Pending,
-    /// The next hop is gone.
     Blackhole,
 }
 
-/// The owner of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Owner {
     Ours,

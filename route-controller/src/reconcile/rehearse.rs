@@ -25,7 +25,6 @@ use crate::plan::{Creation, Plan, Removal};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
     pub(crate) plan: Plan,
-    /// Removals that are held until an operator allows them.
     pub(crate) held: Vec<Held>,
 }
 
@@ -41,7 +40,6 @@ impl Wanted {
         self.held.iter().find(held).map(ToString::to_string)
     }
 
-    /// Returns the part of the plan that concerns these objects.
     fn about(&self, objects: &[Object]) -> (Vec<&Creation>, Vec<&Removal>) {
         let uids: BTreeSet<&str> = objects.iter().map(|object| object.uid.as_str()).collect();
         let creations = self.plan.creations.iter().filter(|creation| uids.contains(creation.shard_key()));
@@ -76,7 +74,6 @@ fn uids(mirrors: &Mirrors) -> BTreeSet<String> {
     mirrors.nodes.read(|nodes| nodes.values().map(|node| node.uid.clone()).collect())
 }
 
-/// The adapter's answers, by object.
 #[derive(Debug, Default)]
 struct Answers {
     vendor: BTreeMap<Object, Vec<VendorStep>>,

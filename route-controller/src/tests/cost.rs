@@ -5,7 +5,6 @@ use k8s_openapi::api::core::v1::Service;
 
 use super::*;
 
-/// An event, and its cost with five nodes.
 struct Row {
     name: &'static str,
     happens: fn(&World),

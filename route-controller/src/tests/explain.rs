@@ -1,4 +1,4 @@
-//! Tests the status page of a node's routes, compared with the node's Events.
+//! Tests that the status page of a node's routes agrees with the node's Events.
 
 use controller_core::explain::report::{Explanation, State};
 
@@ -15,7 +15,6 @@ impl World {
         self.explain.all().expect("the controller runs").objects.into_iter().map(|it| it.key).collect()
     }
 
-    /// Returns the note of the last Event with this reason on a node.
     fn event_note(&self, reason: &str, node: &str) -> Option<String> {
         self.kube.event_note(reason, node)
     }

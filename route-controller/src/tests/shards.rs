@@ -7,7 +7,6 @@ use super::*;
 const LASTS: Duration = Duration::from_hours(10);
 const N: usize = 40;
 
-/// Starts a replica with these shards of four.
 fn replica(world: &mut World, shards: impl IntoIterator<Item = usize>) -> FakeShards {
     let fake_shards = FakeShards::new("route-controller", 4);
     shards.into_iter().for_each(|shard| fake_shards.give(shard, LASTS));

@@ -11,7 +11,6 @@ const ROOT: &str = "spec.";
 /// The field that holds the ID of a load balancer to adopt.
 const KNOWN: &str = "known.vendor_ids";
 
-/// Fields of the contract that an error names.
 pub(super) fn named(error: &AdapterError) -> BTreeSet<&str> {
     let violated = error.violations.iter().map(|violation| violation.field.as_str());
     let listed = error.metadata.get("fields").into_iter().flat_map(|fields| fields.split(','));

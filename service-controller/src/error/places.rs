@@ -7,7 +7,6 @@ use cloud_api_proto::{AdapterError, v1alpha1::Listener};
 
 use crate::plan::{listeners::protocol, service::Port};
 
-/// The contract's field name for listeners.
 const LISTENER: &str = "spec.listeners";
 
 /// Replaces the indexes of listeners in an error with indexes of `spec.ports`. The index is dropped if the Service no longer has the port.

@@ -1,5 +1,5 @@
-//! Uploads each backend set to the adapter before a call refers to it: once for all Services that select the same nodes, and as a delta if
-//! the adapter has an earlier set.
+//! Uploads each backend set to the adapter before a call refers to the set. All Services that select the same nodes share one upload. If
+//! the adapter has an earlier set, the upload is a delta.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,7 +15,6 @@ use crate::plan::{annotations::selector::Selector, targets::Targets};
 /// Maximum number of sets that an adapter keeps. Source: contract, `PutBackendSet`.
 const SETS_MAX: usize = 64;
 
-/// The backend sets that were uploaded to the adapter.
 #[derive(Debug, Default)]
 pub(crate) struct Backends {
     /// Locked during an upload. Several Services that need the same set thus cause only one upload.
@@ -29,7 +28,6 @@ struct Known {
     failed: Option<Failure>,
 }
 
-/// The last failed upload.
 #[derive(Debug)]
 struct Failure {
     id: String,

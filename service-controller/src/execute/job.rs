@@ -24,17 +24,15 @@ use crate::{
     },
 };
 
-/// A Service to reconcile, with the inputs of its plan.
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
     pub(crate) service: Service,
     pub(crate) memory: &'a mut Memory,
     pub(crate) validated: Validated,
     pub(crate) targets: Arc<Targets>,
-    /// Time since when the current nodes are the targets.
+    /// The time since which the current nodes have been the targets.
     pub(crate) targets_since: Instant,
     pub(crate) defaults: &'a Defaults,
-    /// Capabilities of the adapter.
     pub(crate) features: Option<Arc<Features>>,
     pub(crate) seen: Option<Vec<Balancer>>,
     /// Time since the start of the process.
@@ -46,8 +44,8 @@ impl Job<'_> {
         plan(&self.service, self.memory, &self.facts())
     }
 
-    /// Records what an answer means for the Service's conditions. Even while replacement settings are in use, a refusal or the wait for it
-    /// remains visible.
+    /// Records what an answer means for the Service's conditions. While replacement settings are in use, `Pending` is not recorded, so that
+    /// the refusal of the requested settings remains visible.
     pub(super) fn note(&mut self, ask: &Ask, state: State, outcome: &Outcome) {
         let budget = outcome.facts.iter().find_map(|fact| {
             let Fact::WaitsForBudget(words) = fact else { return None };
@@ -74,18 +72,16 @@ impl Job<'_> {
         }
     }
 
-    /// Decides how to continue after this error of an ensure.
     pub(crate) fn react(&mut self, ask: &Ask, error: &Error) -> Reaction {
         let Some(refused) = error.refused() else { return Reaction::Report };
         self.with_memory(|service, memory, facts| react(service, memory, facts, ask, &refused))
     }
 
-    /// Returns the informational Events that are due. `builds`: whether the plan creates something.
+    /// Returns the informational Events that are due. `builds`: whether the plan creates or changes a load balancer.
     pub(crate) fn informational_facts(&mut self, builds: bool) -> Vec<Fact> {
         self.with_memory(|service, memory, facts| informational_facts(service, memory, facts, builds))
     }
 
-    /// Whether the load balancer serves with the settings that the Service requests.
     pub(crate) fn is_ready(&self) -> bool {
         is_ready(&self.service, self.memory, &self.validated)
     }

@@ -15,7 +15,6 @@ use crate::{
     },
 };
 
-/// Returns a patch that adds this controller's finalizer to the existing finalizers.
 pub(crate) fn add_finalizer(id: &ServiceId) -> Value {
     json!({"metadata": {"uid": id.uid, "finalizers": [FINALIZER]}})
 }
@@ -26,8 +25,6 @@ pub(crate) fn status(id: &ServiceId, ingress: &[Ingress]) -> Value {
     json!({"metadata": {"uid": id.uid}, "status": {"loadBalancer": {"ingress": ingress}}})
 }
 
-/// Removes this controller's finalizer and empties the status.
-///
 /// This is a single write because the Service may be gone as soon as its last finalizer is removed.
 pub(crate) fn release(id: &ServiceId) -> Value {
     json!({

@@ -1,4 +1,4 @@
-//! Reads Services from the API server where the cache is not sufficient: before a load balancer without a Service is deleted.
+//! Reads Services from the API server before a load balancer without a Service is deleted, because the cache is not sufficient proof.
 
 use controller_core::kube_api::within;
 use k8s_openapi::api::core::v1::Service as KubeService;
@@ -14,7 +14,6 @@ use crate::{
     },
 };
 
-/// Page size for listing all Services.
 const PAGE: u32 = 500;
 
 impl Executor {

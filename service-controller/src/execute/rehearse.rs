@@ -28,7 +28,6 @@ impl Executor {
         self.send(job, ask, call(), request).await
     }
 
-    /// Returns what a deletion would do.
     pub(crate) async fn try_delete(
         &self,
         id: &ServiceId,

@@ -27,12 +27,11 @@ use crate::{
     },
 };
 
-/// A call of `DeleteLoadBalancer` for a Service.
 #[derive(Debug)]
 pub(crate) struct Deletion<'a> {
     pub(crate) id: &'a ServiceId,
     pub(crate) takeover: &'a Takeover,
-    /// The step that fails if the call fails.
+    /// The step to report if the call fails.
     pub(crate) step: &'a Operation,
     /// Time since the start of the process.
     pub(crate) now: Duration,

@@ -66,7 +66,6 @@ impl Executor {
         Ok(NextPass::Now)
     }
 
-    /// Writes the conditions of a Service that have changed.
     pub(crate) async fn write_conditions(
         &self,
         service: &mut Service,
@@ -76,7 +75,6 @@ impl Executor {
         self.patch_with(service, "write the conditions", patch, conditions).await
     }
 
-    /// Sends a patch that also writes these conditions.
     async fn patch_with(
         &self,
         service: &mut Service,

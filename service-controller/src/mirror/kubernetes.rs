@@ -109,7 +109,6 @@ pub(crate) fn node(object: &KubeNode) -> Option<Node> {
     })
 }
 
-/// Converts a status entry into the form that the API server expects.
 pub(crate) fn to_ingress(ingress: &Ingress) -> LoadBalancerIngress {
     let port = |it: &IngressPort| PortStatus {
         port: it.port.into(),
@@ -141,7 +140,7 @@ fn ingress_entry(entry: &LoadBalancerIngress) -> Ingress {
     }
 }
 
-/// Returns the conditions that this controller writes. Another client may have written the condition with the common name.
+/// Returns the conditions of this controller. A condition with the name that Kubernetes defines is left out if another client wrote it.
 fn conditions(object: &KubeService, reading: &Reading) -> Conditions {
     let all = object.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let condition = |name: &str| {
@@ -160,7 +159,7 @@ fn conditions(object: &KubeService, reading: &Reading) -> Conditions {
     Conditions { ready, ports, are_ours }
 }
 
-/// Converts a condition into the form that the API server expects. `now` is the time of a change of the condition's status.
+/// Converts a condition into the form that the API server expects. `now` is the transition time of a condition without `since`.
 pub(crate) fn to_condition(name: &str, condition: &Condition, now: Timestamp) -> KubeCondition {
     KubeCondition {
         type_: name.to_owned(),

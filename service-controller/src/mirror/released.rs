@@ -24,7 +24,6 @@ use crate::plan::{
 /// Name of the ConfigMap. Each key is the UID of a former Service; the value is the `NAMESPACE/NAME` of that Service.
 pub(crate) const RELEASES: &str = "cloud-controllers-orphans";
 
-/// The current content of the ConfigMap.
 pub(super) type Released = Arc<watch::Sender<Releases>>;
 
 impl Mirrors {
@@ -56,7 +55,6 @@ impl Mirrors {
         follow_one(Api::default_namespaced(client.clone()), RELEASES, look).await;
     }
 
-    /// Requeues the owners whose entries changed.
     fn releases_are(&self, data: BTreeMap<String, String>) {
         if data.len() > MOST_RELEASES {
             warn!(

@@ -37,10 +37,8 @@ const CAPABILITIES_RETRY: Duration = Duration::from_secs(2);
 /// Delay between calls to an adapter whose load balancers cannot be watched.
 const UNWATCHABLE_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A node set, and the time of its last change.
 type Since = (Arc<Targets>, Instant);
 
-/// State that Services share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     /// Node sets by selector; `None`: the set of all nodes. Each operation is atomic, so a poisoned lock leaves the map consistent.
@@ -240,7 +238,6 @@ impl Mirrors {
         self.shared.freed().remove(id)
     }
 
-    /// Handles a change of a node.
     pub(super) fn node_changed(&self, change: &Change<ObjectName, Node>) {
         self.shared.census().hear(change);
         self.nodes_changed.notify_one();

@@ -1,6 +1,6 @@
 //! Parses the annotations of a Service and the cluster's defaults. Nothing here is specific to a vendor.
 //!
-//! An unknown name with this controller's prefix is refused and never ignored: if a misspelt `internal` were ignored, a private Service
+//! An unknown name with this controller's prefix is refused and never ignored. If a misspelt `internal` were ignored, a private Service
 //! would be exposed to the internet.
 
 pub(crate) mod keys;
@@ -27,7 +27,6 @@ use super::{
     service::{Port, Service, Transport},
 };
 
-/// A requested value and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wish<T> {
     pub(crate) value: T,
@@ -54,11 +53,9 @@ pub(crate) struct Wishes {
     pub(crate) zone: Option<Wish<String>>,
     /// The settings of each port, in the sequence of the Service's ports.
     pub(crate) ports: Vec<PortWishes>,
-    /// The settings for vendor-specific adapters.
     pub(crate) vendor: Vec<VendorWish>,
 }
 
-/// Requested health-check settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Health {
     pub(crate) enabled: Option<Wish<Switch>>,
@@ -72,7 +69,6 @@ pub(crate) struct Health {
     pub(crate) unhealthy: Option<Wish<u32>>,
 }
 
-/// Requested settings of one port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PortWishes {
     pub(crate) proxy_protocol: Option<Wish<ProxyProtocol>>,
@@ -84,7 +80,6 @@ pub(crate) struct PortWishes {
     pub(crate) connection_limit: Option<Wish<u32>>,
 }
 
-/// A requested setting for a vendor-specific adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VendorWish {
     pub(crate) adapter: String,
@@ -135,7 +130,6 @@ pub(crate) fn share_with(service: &Service, defaults: &Defaults) -> Option<Vec<S
         .map_or_else(|| Some(Vec::new()), |given| values::namespaces(&given.value).ok())
 }
 
-/// Parses values and collects the errors of invalid ones.
 struct Reader<'a> {
     settings: &'a Settings,
     service: &'a Service,
@@ -193,7 +187,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A default applies to all Services. That one Service has a node port therefore does not make the port a valid default.
+    /// A default applies to all Services. A port is therefore not a valid default merely because one Service has it as a node port.
     fn health_port(&mut self) -> Option<Wish<u32>> {
         let (ports, service) = (self.ports, self.service);
         match self.settings.get(keys::HEALTH_PORT)?.origin {

@@ -2,7 +2,7 @@
 //! are kept.
 //!
 //! The contract has no call that changes only backends. Without this module, refused settings would also block node changes after a
-//! restart: deleted nodes would stay in the load balancer, and new nodes would be missing. The last valid settings are no valid
+//! restart. Deleted nodes would stay in the load balancer, and new nodes would be missing. The last valid settings are no valid
 //! replacement, because the adapter has already applied the part of the new settings that is possible.
 
 use std::{collections::BTreeSet, net::IpAddr};
@@ -17,7 +17,6 @@ use super::{
 /// The field of the contract for address families.
 pub(crate) const FAMILIES: &str = "spec.ip_families";
 
-/// What is known about the existing load balancer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Existing<'a> {
     /// Fields of the contract that cannot change.

@@ -13,7 +13,6 @@ pub(crate) const KUBE_PROXY_PORT: u32 = 10_256;
 /// Maximum number of ports listed in a message.
 const PORTS_NAMED: usize = 4;
 
-/// Limits for all Services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
     /// Ports of nodes that any Service may use for health checks.
@@ -31,7 +30,6 @@ impl Default for Bounds {
     }
 }
 
-/// A set of ports on nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ports(BTreeSet<u32>);
 
@@ -41,7 +39,6 @@ impl FromIterator<u32> for Ports {
     }
 }
 
-/// Lists the first ports, separated by commas.
 impl fmt::Display for Ports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {

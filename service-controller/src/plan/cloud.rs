@@ -113,7 +113,6 @@ impl fmt::Display for WriteFailure {
     }
 }
 
-/// Answer of the adapter to an ensure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EnsureResult {
     pub(crate) state: State,
@@ -132,7 +131,7 @@ pub(crate) struct EnsureResult {
 impl EnsureResult {
     /// Whether the adapter changed the load balancer. `seen` is what the cache showed before.
     ///
-    /// `steps` alone is not sufficient: an adapter may count the steps of a convergence that ended long ago.
+    /// `steps` alone is not sufficient, because an adapter may count the steps of a convergence that ended long ago.
     pub(crate) fn worked(&self, seen: Option<&[Balancer]>) -> bool {
         let same = |it: &Balancer| it.state == self.state && it.applied_hash == self.applied_hash;
         let as_before = seen.is_some_and(|seen| seen.iter().any(same));
@@ -155,7 +154,6 @@ impl From<EnsureLoadBalancerResponse> for EnsureResult {
     }
 }
 
-/// Answer of the adapter to a delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Removal {
     pub(crate) state: State,

@@ -48,7 +48,7 @@ pub(crate) enum Becomes {
     SettingWith(&'static str, Read, (&'static str, &'static str)),
     /// Sets the setting that is named second, unless the Service has the annotation that is named first. That annotation takes precedence.
     SettingUnless(&'static str, &'static str, Read),
-    /// Sets nothing: the other controller wrote the annotation for information only.
+    /// Sets nothing, because the other controller wrote the annotation for information only.
     Nothing,
     /// Cannot be translated. The text says what to do instead.
     Refused(&'static str),
@@ -60,12 +60,10 @@ pub(crate) enum Becomes {
 /// Converts a value. `Ok(None)`: the value is the default. `Err`: the value is invalid, for this reason.
 pub(crate) type Read = fn(&str) -> Result<Option<String>, String>;
 
-/// The translated annotations of a Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Translation {
     /// Annotations of this controller, and those that belong to no known controller.
     pub(crate) annotations: BTreeMap<String, String>,
-    /// The facts to report about annotations of other controllers.
     pub(crate) foreign: Foreign,
 }
 
@@ -78,7 +76,6 @@ const UNSUPPORTED_PREFIXES: [&str; 5] = [
     "metallb.io/",
 ];
 
-/// Whether a key belongs to another known controller.
 pub(crate) fn is_foreign(key: &str) -> bool {
     may_be_understood(key) || UNSUPPORTED_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
 }

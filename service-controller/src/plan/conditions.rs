@@ -8,7 +8,6 @@ pub(crate) const READY: &str = "cloudadapter.dev/Ready";
 /// Condition type: whether the load balancer cannot serve a port. Kubernetes defines this name (KEP-1435).
 pub(crate) const PORTS_ERROR: &str = "LoadBalancerPortsError";
 
-/// A condition in the status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Condition {
     pub(crate) status: bool,
@@ -21,7 +20,6 @@ pub(crate) struct Condition {
     pub(crate) since: Option<Timestamp>,
 }
 
-/// The conditions of this controller in a Service's status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conditions {
     pub(crate) ready: Option<Condition>,

@@ -3,7 +3,6 @@
 /// Length of a digest in bytes. 128 bits make collisions negligible.
 const LENGTH: usize = 16;
 
-/// The first bytes of a digest, in hexadecimal.
 pub(super) fn short(digest: &[u8]) -> String {
     digest.iter().take(LENGTH).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -24,7 +24,6 @@ pub(crate) struct Features {
 }
 
 impl Features {
-    /// Whether the adapter has this capability.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.can.contains_key(name)
     }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::Refusal;
 
-/// Annotations of another controller and how they were translated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Foreign {
     /// The replacements, one line per key.

@@ -27,7 +27,6 @@ pub(crate) struct Probe {
     pub(crate) field: String,
 }
 
-/// Returns the health check of a Service.
 pub(crate) fn probe(service: &Service, wishes: &Health) -> Result<Probe, Vec<Refusal>> {
     if let Some(Wish { value: Switch::Off, .. }) = wishes.enabled {
         let none = HealthCheck { kind: Kind::None.into(), ..HealthCheck::default() };

@@ -1,4 +1,4 @@
-//! Decides which informational Events a round emits. Pure.
+//! Decides which informational Events a reconcile emits. This module is pure.
 
 use super::{
     Fact, Facts, has_load_balancers,
@@ -6,7 +6,8 @@ use super::{
     service::{Role, Service},
 };
 
-/// Returns the informational Events that are due, for a Service that this adapter serves. `builds`: whether the plan creates something.
+/// Returns the informational Events that are due, for a Service that this adapter serves. `builds`: whether the plan creates or changes a
+/// load balancer.
 pub(crate) fn informational_facts(
     service: &Service,
     memory: &mut Memory,

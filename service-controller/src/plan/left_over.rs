@@ -1,9 +1,10 @@
 //! Decides what to do about a load balancer of this cluster whose Service is gone or no longer managed. A Service is no longer managed if
 //! it needs no load balancer and does not have this controller's finalizer.
 //!
-//! A Service that is missing in the cache proves nothing. A deletion requires a live answer of the API server and proof of ownership: this
-//! process created the load balancer, or its Service exists and needs no load balancer. Any other load balancer is an orphan, which the
-//! controller reports. An orphan is deleted if a user releases it by name, or after some time if the flags request that.
+//! A Service that is missing in the cache proves nothing. A deletion requires a live answer of the API server and proof of ownership. The
+//! proof is that this process created the load balancer, or that its Service exists and needs no load balancer. Any other load balancer is
+//! an orphan, which the controller reports. An orphan is deleted if a user releases it by name, or after some time if the flags request
+//! that.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -29,11 +30,9 @@ pub(crate) enum Standing {
     WantsNone,
     /// Another controller manages the Service.
     Others,
-    /// The Service does not exist.
     Gone,
 }
 
-/// How orphans are handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Orphans {
     /// Orphans are reported and kept.
@@ -47,10 +46,8 @@ pub(crate) enum Orphans {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Releases(BTreeMap<String, String>);
 
-/// Whether an orphan was released.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Release {
-    /// The orphan was not released.
     #[default]
     None,
     /// The orphan was released and may be deleted.
@@ -60,13 +57,12 @@ pub(crate) enum Release {
 }
 
 impl Releases {
-    /// Reads the ConfigMap, up to the maximum number of keys.
     pub(crate) fn read(data: BTreeMap<String, String>) -> Self {
         let trimmed = |(uid, name): (String, String)| (uid, name.trim().to_owned());
         Self(data.into_iter().take(MOST_RELEASES).map(trimmed).collect())
     }
 
-    /// The release of the load balancer that was created for this Service.
+    /// Returns whether the load balancer that was created for this Service was released.
     pub(crate) fn of(&self, id: &ServiceId) -> Release {
         match self.0.get(&id.uid) {
             None => Release::None,
@@ -75,7 +71,6 @@ impl Releases {
         }
     }
 
-    /// Whether both versions of the ConfigMap contain the same entry for this UID.
     pub(crate) fn agrees(&self, other: &Self, uid: &str) -> bool {
         self.0.get(uid) == other.0.get(uid)
     }
@@ -94,7 +89,6 @@ pub(crate) enum Check {
     Verify,
 }
 
-/// The decision about a load balancer that no Service uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Delete the load balancer, if the deletion brake allows that (`braked`). If the deletion fails, `step` is reported.
@@ -105,14 +99,13 @@ pub(crate) enum Verdict {
     RemoveReleased,
     /// Report the load balancer. Check it again after this time, if a time is given.
     Report(Option<Duration>),
-    /// Do nothing: the cache will show the Service.
+    /// Do nothing, because the cache will show the Service.
     Wait,
     /// Do nothing, because the load balancer belongs to another controller.
     Leave,
 }
 
 impl Verdict {
-    /// Whether the load balancer is deleted.
     pub(crate) fn removes(&self) -> bool {
         match self {
             Self::Remove { .. } | Self::RemoveOrphan | Self::RemoveReleased => true,
@@ -144,7 +137,6 @@ pub(crate) fn check(memory: &mut Memory, cloud: Option<&[Balancer]>, now: Durati
     doubt.or_else(|| memory.pacing.held(now).map(Check::Hold)).unwrap_or(Check::Verify)
 }
 
-/// Decides about the load balancers of one Service.
 pub(crate) fn judge(
     standing: Standing,
     memory: &Memory,

@@ -135,7 +135,6 @@ impl Listeners {
     }
 }
 
-/// Inputs that all ports have in common.
 #[derive(Clone, Copy, Debug)]
 struct CommonInputs {
     has_tcp: bool,
@@ -159,7 +158,6 @@ impl CommonInputs {
     }
 }
 
-/// Converts the transport to the contract's protocol.
 pub(crate) fn protocol(transport: Transport) -> Protocol {
     match transport {
         Transport::Tcp => Protocol::Tcp,

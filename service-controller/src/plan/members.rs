@@ -47,10 +47,8 @@ impl fmt::Display for Members {
     }
 }
 
-/// Result of checking the limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The members are within the limit.
     Fits,
     /// An existing load balancer that follows the nodes exceeds the limit.
     Grown(Members),
@@ -89,9 +87,9 @@ pub(super) fn verdict(service: &Service, wanted: &Wanted, most: usize, present: 
     if exists { Verdict::Grown(members) } else { Verdict::Refused(members.refusal()) }
 }
 
-/// Whether a load balancer has these ports and already had many members. Half of the members are sufficient proof: the cache does not show
-/// the load balancer's node selector, and nodes may have been added while no controller ran. After its start, an adapter may report no
-/// members until an ensure reads them. In that case, up to four times the limit is accepted.
+/// Whether a load balancer has these ports and already had many members. Half of the members are sufficient proof, because the cache does
+/// not show the load balancer's node selector. Nodes may also have been added while no controller ran. After its start, an adapter may
+/// report no members until an ensure reads them. In that case, up to four times the limit is accepted.
 fn is_of(balancer: &Balancer, ports: &[String], members: Members) -> bool {
     let known = balancer.listeners.is_empty() || holds(&balancer.listeners, ports);
     let there = usize::try_from(balancer.backends).unwrap_or(usize::MAX);
@@ -99,7 +97,6 @@ fn is_of(balancer: &Balancer, ports: &[String], members: Members) -> bool {
     known && (unread || there.saturating_mul(2) >= members.all())
 }
 
-/// Whether all these ports exist already.
 fn holds(existing: &[String], ports: &[String]) -> bool {
     ports.iter().all(|port| existing.contains(port))
 }

@@ -1,6 +1,6 @@
-//! What the controller remembers about a Service between two rounds: the [`State`] of its load balancer, and facts beside that state. Each
-//! part has a pure `step` for events. This memory may be lost at any time: after a restart the controller calls the adapter once per
-//! Service, and the adapter answers without vendor calls.
+//! What the controller remembers about a Service between two reconciles: the [`State`] of its load balancer, and facts beside that state.
+//! Each part has a pure `step` for events. This memory may be lost at any time, because after a restart the controller calls the adapter
+//! once per Service. The adapter then answers without vendor calls.
 
 mod confirmed;
 mod ownership;
@@ -17,7 +17,7 @@ use self::{
     pacing::{Pacing, rest},
     reported::Reported,
     settings::Settings,
-    state::{Effect, Orphan, CacheView, State},
+    state::{CacheView, Effect, Orphan, State},
 };
 use super::{
     Action, Ask, Fact,
@@ -42,7 +42,6 @@ const CREATED_ORPHAN_AFTER: Duration = Duration::from_secs(5);
 /// Delay before the next reconcile if the adapter's answer contains no delay.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 
-/// The memory of one Service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Memory {
     state: State,
@@ -83,14 +82,12 @@ pub(crate) enum NextPass {
 }
 
 impl Memory {
-    /// Processes an event, and returns what to do.
     pub(crate) fn on(&mut self, event: Event<'_>) -> Outcome {
         let (memory, outcome) = std::mem::take(self).step(&event);
         *self = memory;
         outcome
     }
 
-    /// The memory after an event, and what to do.
     fn step(self, event: &Event<'_>) -> (Self, Outcome) {
         let (state, effects) = self.state.step(event);
         let owned = self.owned.step(event, &state);
@@ -131,7 +128,6 @@ impl Memory {
         self.reported.begin_round(reminded, self.is_degraded());
     }
 
-    /// Updates the memory with the state in the cache.
     pub(crate) fn observe(&mut self, service: &Service, cloud: Option<&[Balancer]>, now: Duration) {
         self.on(Event::Observed { service, cloud, now });
     }
@@ -141,7 +137,6 @@ impl Memory {
         self.owned.may_own(&self.state, cloud)
     }
 
-    /// Records that an ensure is about to be called.
     pub(crate) fn ensure_called(&mut self, ask: &Ask) -> Outcome {
         let retry = self.settings.were_refused(&ask.wanted.shape);
         self.on(Event::EnsureCalled { ask, retry })
@@ -196,7 +191,6 @@ impl Memory {
         Self { owned: Ownership { created: true, ..self.owned }, ..self.clone() }
     }
 
-    /// The adapter's last confirmation that the requested load balancer exists.
     pub(crate) fn confirmed(&self) -> Option<&Confirmed> {
         self.state.confirmed()
     }
@@ -206,17 +200,14 @@ impl Memory {
         self.state.task() == Some(state::Task::Build)
     }
 
-    /// Whether a removal has begun and has not ended yet.
     pub(crate) fn is_removing(&self) -> bool {
         matches!(self.state, State::Removing { .. })
     }
 
-    /// Whether the adapter confirmed that no part of the load balancer is left.
     pub(crate) fn is_removed(&self) -> bool {
         self.state == State::Removed
     }
 
-    /// Whether the adapter has already confirmed the deletion of this load balancer.
     pub(crate) fn is_gone(&self, balancer: &Balancer) -> bool {
         self.state.is_gone(balancer)
     }
@@ -261,7 +252,6 @@ impl Memory {
         *self != Self::default() && (exists || self.outlives_its_service(now))
     }
 
-    /// Whether the memory must be kept after the Service is gone.
     fn outlives_its_service(&self, now: Duration) -> bool {
         let lasts = self.orphan().is_some() || self.owned.created || self.is_removing();
         lasts || self.pacing.release_lasts(now).is_some()

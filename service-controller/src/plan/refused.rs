@@ -1,4 +1,4 @@
-//! How the controller continues after the adapter refused the settings of a Service.
+//! Decides how the controller continues after the adapter refused the settings of a Service.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,6 @@ use super::{
     wanted::Wanted,
 };
 
-/// What the adapter refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Refused {
     /// Fields of the contract that cannot change on the existing load balancer. All other fields can be applied.
@@ -21,7 +20,6 @@ pub(crate) struct Refused {
     pub(crate) id: bool,
 }
 
-/// What the controller does after a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reaction {
     /// Request only the address family of the existing load balancer, because the load balancer cannot get the preferred second family.

@@ -1,4 +1,4 @@
-//! Decides how a failed reconcile is reported. Pure.
+//! Decides how a failed reconcile is reported. This module is pure.
 
 use std::time::Duration;
 
@@ -13,7 +13,6 @@ use super::{
 /// Delay before the next reconcile while the adapter is away for a short time.
 const QUIET_DELAY: Duration = Duration::from_secs(1);
 
-/// How an error is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reporting {
     /// Another replica has a newer fence. This process stops and emits no Events for individual Services.
@@ -26,7 +25,7 @@ pub(crate) enum Reporting {
     Event,
 }
 
-/// An error that ended a reconcile, as far as its report depends on it.
+/// An error that ended a reconcile, reduced to what its report depends on.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) topic: Topic,
@@ -41,7 +40,6 @@ pub(crate) struct Failure {
 /// What to do about an error, apart from its log line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
-    /// The Event to emit now.
     pub(crate) event: Option<Fact>,
     /// Whether this Event has the text of this error. A reminder repeats the text of an earlier Event.
     pub(crate) is_current: bool,

@@ -35,7 +35,6 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// A port's transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Transport {
     Tcp,
@@ -73,7 +72,6 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// A port without a name or further settings.
     pub(crate) fn plain(transport: Transport, port: u16, node_port: u16) -> Self {
         Self { name: String::new(), transport, port, node_port, app_protocol: String::new() }
     }
@@ -87,7 +85,6 @@ pub(crate) enum Family {
 }
 
 impl Family {
-    /// The family of an address.
     pub(crate) fn of(address: IpAddr) -> Self {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }
     }
@@ -204,10 +201,8 @@ impl Default for Class {
     }
 }
 
-/// The classes of this controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Classes {
-    /// This controller's class, if it has one.
     pub(crate) own: Option<String>,
     /// Whether this controller also manages Services without a class.
     pub(crate) unclassed: bool,
@@ -220,7 +215,6 @@ impl Default for Classes {
 }
 
 impl Classes {
-    /// The controller to which a load balancer of this class belongs.
     pub(crate) fn class(&self, class: Option<String>) -> Class {
         match class {
             None if self.unclassed => Class::Ours(None),
@@ -251,7 +245,6 @@ pub(crate) fn manager(class: Option<&str>) -> String {
     if name.len() <= MANAGER_MAX { name } else { format!("{CONTROLLER} {}", short(&Sha256::digest(class))) }
 }
 
-/// A Service, reduced to the fields that matter for its load balancer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Service {
     pub(crate) id: ServiceId,
@@ -282,7 +275,6 @@ pub(crate) struct Service {
     pub(crate) traffic: Traffic,
     /// The annotations that matter here, translated to this controller's annotations.
     pub(crate) annotations: BTreeMap<String, String>,
-    /// The facts to report about annotations of another controller.
     pub(crate) foreign: Foreign,
     pub(crate) ingress: Vec<Ingress>,
     /// Whether another client is known to have written [`Self::ingress`].
@@ -305,7 +297,6 @@ pub(crate) enum Holder {
 }
 
 impl Holder {
-    /// The field managers, if they are known.
     pub(crate) fn others(&self) -> Option<String> {
         match self {
             Self::Others(holders) => Some(holders.clone()),
@@ -314,7 +305,6 @@ impl Holder {
     }
 }
 
-/// How this controller treats a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The Service needs a load balancer.
@@ -326,8 +316,6 @@ pub(crate) enum Role {
 }
 
 impl Service {
-    /// How this controller treats this Service.
-    ///
     /// A Service of another controller's class is not changed, even if the Service has the finalizer, because the other controller set the
     /// finalizer. A Service that is being deleted without the finalizer cannot get the finalizer any more, so nothing may be created for
     /// that Service.
@@ -349,7 +337,6 @@ impl Service {
         port != 0 && of_ports.chain(self.unread_node_ports.iter().copied()).any(|own| u32::from(own) == port)
     }
 
-    /// Whether this port is the Service's `spec.healthCheckNodePort`.
     pub(crate) fn has_health_check_node_port(&self, port: u32) -> bool {
         let own = match self.traffic {
             Traffic::Local { health_check_node_port } => health_check_node_port,

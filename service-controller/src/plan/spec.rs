@@ -45,7 +45,6 @@ pub(crate) struct Checked<'a> {
 }
 
 impl<'a> Checked<'a> {
-    /// Validates a Service without regard to the adapter's capabilities.
     pub(crate) fn new(service: &'a Service, defaults: &Defaults) -> Result<Self, Vec<Refusal>> {
         let mut refusals = bad_ports(service);
         refusals.extend(service.foreign.refusals.iter().cloned());
@@ -193,7 +192,8 @@ impl<'a> Checked<'a> {
         refusals
     }
 
-    /// Returns the specification with everything that the user insists on, and with the listeners in the sequence of the Service's ports.
+    /// Returns the specification with all settings that must not be ignored, and with the listeners in the sequence of the Service's ports.
+    /// A name from the cluster's template may be ignored.
     fn asked(&self, features: &Features, families: &[Family]) -> LoadBalancerSpec {
         let Service { families: all, family_policy, .. } = self.service;
         let both = *family_policy == FamilyPolicy::BothRequired;
@@ -206,7 +206,6 @@ impl<'a> Checked<'a> {
         }
     }
 
-    /// Refuses settings for another vendor's adapter.
     fn for_others(&self, features: &Features) -> impl Iterator<Item = Refusal> {
         let vendor = &features.vendor;
         let others = self.wishes.vendor.iter().filter(move |wish| wish.adapter != *vendor);
@@ -295,7 +294,6 @@ impl Takeover {
         }
     }
 
-    /// The value of this mode in the contract.
     pub(crate) fn adoption(&self) -> Adoption {
         match self {
             Self::None | Self::Shared => Adoption::Never,
@@ -304,7 +302,6 @@ impl Takeover {
         }
     }
 
-    /// The vendor's ID of the load balancer to adopt.
     pub(crate) fn id(&self) -> Option<&str> {
         match self {
             Self::None | Self::Named | Self::Shared => None,
@@ -328,17 +325,14 @@ impl Shape {
         Self { digest: short(&digest.finalize()), spec, takeover }
     }
 
-    /// Returns the shape with another specification and the same takeover.
     pub(super) fn with_spec(&self, spec: LoadBalancerSpec) -> Self {
         Self::of(spec, self.takeover.clone())
     }
 
-    /// Number of address families.
     pub(super) fn families(&self) -> usize {
         self.spec.ip_families.len()
     }
 
-    /// The complete specification, with this backend set.
     pub(crate) fn with_targets(&self, backend_set_id: &str) -> LoadBalancerSpec {
         LoadBalancerSpec { backend_set_id: backend_set_id.to_owned(), ..self.spec.clone() }
     }

@@ -8,7 +8,6 @@ use super::{
 /// User settings that replace the adapter's addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shown {
-    /// The hostname that replaces all addresses.
     hostname: Option<String>,
     /// The IP mode that replaces the adapter's mode for every IP address.
     mode: Option<&'static str>,
@@ -26,7 +25,6 @@ impl From<&Wishes> for Shown {
 }
 
 impl Shown {
-    /// Returns the status for these addresses.
     pub(crate) fn of(&self, addresses: &[Ingress]) -> Vec<Ingress> {
         let Some(first) = addresses.first() else { return Vec::new() };
         if self.hostname.is_some() {

@@ -33,12 +33,10 @@ pub(crate) struct Node {
     pub(crate) exclude: Option<String>,
     /// Whether the node has the taint [`AUTOSCALER_TAINT`], with any value and effect.
     pub(crate) leaving: bool,
-    /// The node's labels, for selectors.
     pub(crate) labels: BTreeMap<String, String>,
 }
 
 impl Node {
-    /// Whether load balancers should send traffic to this node.
     pub(crate) fn is_target(&self) -> bool {
         !self.deleting && !self.leaving && !self.exclude.as_deref().is_some_and(excludes)
     }
@@ -77,7 +75,6 @@ impl Hosts {
         Self { names: Vec::new(), ..self.clone() }
     }
 
-    /// Whether the set is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.total == 0
     }
@@ -106,7 +103,6 @@ pub(crate) struct Targets {
     unmatched: bool,
     /// Number of nodes that would be targets but have no usable address or provider ID.
     pub(crate) withheld: usize,
-    /// Names of the nodes, for Events.
     pub(crate) hosts: Hosts,
     /// Whether the node list is empty although no deletion of the last node was observed. A restored or faulty API server would look the
     /// same.
@@ -138,7 +134,6 @@ impl Targets {
         self.selector.as_ref().filter(|_| self.unmatched)
     }
 
-    /// Number of nodes in the set.
     pub(crate) fn len(&self) -> usize {
         self.backends.len()
     }
@@ -184,7 +179,6 @@ fn backend(node: &Node) -> Option<Backend> {
     })
 }
 
-/// Digest of this list.
 fn digest(backends: Vec<Backend>) -> String {
     short(&Sha256::digest(BackendList { backends }.encode_to_vec()))
 }

@@ -45,7 +45,7 @@ fn long_work_is_reported_once() {
     ");
 }
 
-/// What a round records that has nothing to do, after the load balancer was created with these settings.
+/// Checks what a reconcile with nothing to do records, after the load balancer was created with these settings.
 #[test]
 fn only_requested_settings_without_faults_are_settled() {
     for (stands_in, state, want, is_ready) in [

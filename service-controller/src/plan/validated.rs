@@ -20,7 +20,6 @@ use super::{
     wanted::Wanted,
 };
 
-/// Result of validating a Service before planning.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Validated {
     /// The settings in force. `None`: no settings are in force, or the settings in force are not known yet.
@@ -84,7 +83,6 @@ impl Validated {
         Self { wanted, refusals, stands_in: true, ..Self::default() }
     }
 
-    /// Selector of the nodes behind the load balancer.
     pub(crate) fn selector(&self) -> Option<&Selector> {
         self.wanted.as_ref().and_then(|wanted| wanted.selector.as_ref())
     }

@@ -12,22 +12,22 @@ use super::{
 /// What to do with a plan. Each variant takes precedence over the variants below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Nothing is left to do.
     InSync,
     /// Wait until something outside of this controller changes.
     Wait(Wait),
-    /// Fail with the refusals of the plan: the plan has no action.
+    /// Fail with the refusals of the plan, because the plan has no action.
     Refuse,
     /// Report the load balancers that are in use although their Service has another controller's class.
     ReportClaimed,
-    /// Only record the plan or report its refusals, because the controller runs with `--dry-run`.
+    /// With `--dry-run`, the controller only records the plan. If the plan has refusals, the controller only reports them
+    /// (`ReportRefusals`).
     RecordOnly,
     ReportRefusals,
     /// Report the refusals, and execute the actions.
     Execute,
 }
 
-/// What a round records that has nothing to do.
+/// What the controller records for a reconcile with nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InSync {
     /// The Service is as requested.
@@ -36,7 +36,8 @@ pub(crate) enum InSync {
     StillWaits,
 }
 
-/// What happens to the memory that other workers see, before the actions of a plan run. They count load balancers.
+/// What happens to the memory that other workers see, before the actions of a plan run. These workers use that memory to count load
+/// balancers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shared {
     /// The load balancer is about to be deleted.
@@ -63,7 +64,7 @@ impl Verdict {
 }
 
 impl InSync {
-    /// Processes a round that has nothing to do. The memory keeps what this means for later failures and for the conditions.
+    /// Processes a reconcile with nothing to do. The memory keeps what this result means for later failures and for the conditions.
     pub(crate) fn of(service: &Service, memory: &mut Memory, validated: &Validated) -> Self {
         let as_requested = !validated.stands_in;
         memory.on(Event::InSync { as_requested });

@@ -1,17 +1,17 @@
-//! Decides how a round waits. Pure.
+//! Decides how a reconcile waits. This module is pure.
 
 use std::time::Duration;
 
 use super::{Fact, Wait, memory::Memory, service::Service};
 
-/// What blocks a plan, so that the round fails.
+/// What blocks a plan, so that the reconcile fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocked {
     AdapterAway,
     WithoutLoadBalancers,
 }
 
-/// What a round does while its plan waits.
+/// What a reconcile does while its plan waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Waiting {
     Fail(Blocked),
@@ -19,12 +19,12 @@ pub(crate) enum Waiting {
     Record,
     /// Report a wait that only a user, an operator or another controller can end.
     Report(Fact),
-    /// Run the next round after this time. The other controller gets some time before the wait is reported.
+    /// Reconcile again after this time. The other controller gets some time before the wait is reported.
     Later(Duration),
 }
 
 impl Waiting {
-    /// The memory keeps since when the wait for another controller lasts.
+    /// The memory keeps the start time of the wait for another controller.
     pub(crate) fn of(wait: Wait, service: &Service, memory: &mut Memory, now: Duration) -> Self {
         match wait {
             Wait::Reported => Self::Fail(Blocked::AdapterAway),

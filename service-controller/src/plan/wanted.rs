@@ -10,14 +10,12 @@ use super::{
     status::Shown,
 };
 
-/// The desired load balancer of a Service.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Wanted {
     /// The part of the settings that the adapter receives.
     pub(crate) shape: Shape,
     /// The selector of the nodes behind the load balancer. `None`: all nodes.
     pub(crate) selector: Option<Selector>,
-    /// The settings for the Service's status.
     pub(crate) shown: Shown,
     /// Whether the cluster has a name template, but the adapter does not support custom names.
     pub(crate) unnamed: bool,

@@ -105,7 +105,6 @@ impl Reconciler {
         Ok(next)
     }
 
-    /// Executes a verdict about the load balancers with these IDs in the cache.
     async fn apply(
         &self,
         id: &ServiceId,

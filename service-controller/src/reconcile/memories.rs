@@ -1,4 +1,4 @@
-//! The memories of all Services, shared by the workers. No I/O.
+//! The memories of all Services, shared by the workers. This module does no I/O.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,6 @@ use controller_core::leadership::{ShardPass, Shards};
 
 use crate::plan::{memory::Memory, service::ServiceId};
 
-/// What the controller remembers about Services.
 #[derive(Debug, Default)]
 pub(super) struct Memories(Mutex<Inner>);
 
@@ -18,8 +17,8 @@ struct Inner {
     /// The memories, keyed by Service. A worker has exclusive use of its key and works on a copy, because other workers that count load
     /// balancers must still see the entry.
     by_service: BTreeMap<ServiceId, Memory>,
-    /// For each shard, the epoch since which no other replica had held the shard when its memories were made. After another replica has
-    /// held the shard, the memories are void.
+    /// For each shard, the epoch since which no other replica has held it, as of the creation of its memories. A later value means that
+    /// another replica held the shard, so the memories are void.
     since: BTreeMap<usize, u64>,
 }
 
@@ -34,7 +33,6 @@ impl Memories {
         is_new
     }
 
-    /// Returns a copy of the memory of a Service.
     pub(super) fn of(&self, id: &ServiceId) -> Memory {
         self.lock().by_service.get(id).cloned().unwrap_or_default()
     }
@@ -55,12 +53,11 @@ impl Memories {
         self.lock().by_service.insert(id.clone(), memory);
     }
 
-    /// Drops the memory of a Service.
     pub(super) fn forget(&self, id: &ServiceId) {
         self.lock().by_service.remove(id);
     }
 
-    /// Returns the Services that are gone, whose load balancer was created by this process and was not deleted by it.
+    /// Returns the Services that are gone and whose load balancer this process created and has not deleted.
     pub(super) fn vanished(&self, shards: &Shards, is_gone: impl Fn(&ServiceId) -> bool) -> Vec<ServiceId> {
         let memories = self.lock();
         // If another replica had the shard in between, that replica may have deleted the load balancers.
@@ -74,7 +71,6 @@ impl Memories {
         memories.by_service.iter().filter(vanished).map(|(id, _memory)| id.clone()).collect()
     }
 
-    /// Number of Services with a memory.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.lock().by_service.len()

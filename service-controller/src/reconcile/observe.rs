@@ -1,4 +1,4 @@
-//! Observes a Service in the caches: the inputs of its plan.
+//! Collects the inputs of a Service's plan from the caches.
 
 use std::sync::Arc;
 
@@ -13,7 +13,6 @@ use crate::{
     },
 };
 
-/// Purpose of one observation of a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// The plan will be executed. From then on, changes of the selected nodes requeue the Service.

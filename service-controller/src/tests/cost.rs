@@ -18,7 +18,6 @@ use k8s_openapi::{
 use super::world::{World, name};
 use crate::plan::left_over::Orphans;
 
-/// The names of the Services.
 const SERVICES: [&str; 15] = [
     "annotated",
     "same",
@@ -92,7 +91,6 @@ fn annotate(world: &World, service: &str, key: &str, value: &str) {
     });
 }
 
-/// Fifty heartbeats of a kubelet.
 fn heartbeats(world: &World) {
     for n in 0..50 {
         let mut beating: Node = node("a").provider_id("sim://r1/a").at("10.0.0.1").build();

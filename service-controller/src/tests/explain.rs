@@ -20,12 +20,10 @@ impl World {
         self.explain.one(&format!("default/{service}")).expect("a good key")
     }
 
-    /// Keys of the Services that are out of sync.
     fn unsettled(&self) -> Vec<String> {
         self.explain.all().expect("the controller runs").objects.into_iter().map(|it| it.key).collect()
     }
 
-    /// Text of the last Event with this reason on a Service.
     fn event_message(&self, service: &str, reason: &str) -> Option<String> {
         self.kube.event_note(reason, service)
     }
@@ -229,7 +227,6 @@ async fn orphan_and_brake_are_listed_until_it_is_gone() {
     assert_eq!((status.unsettled, status.held_back), (0, vec![]));
 }
 
-/// Services that are in sync, and deleted ones, cause no calls.
 #[tokio::test(start_paused = true)]
 async fn explain_of_settled_services_costs_nothing() {
     let world = World::start().await;

@@ -14,14 +14,12 @@ use crate::plan::service::FINALIZER;
 const SECOND: Duration = Duration::from_secs(1);
 const LONG_OUTAGE: Duration = Duration::from_mins(20);
 
-/// Adds a node and this Service.
 fn with_service(name: &str) -> World {
     let world = World::new();
     world.node("n1").service(service(name).port(80));
     world
 }
 
-/// Returns the number of writes to Services so far.
 fn writes(world: &World) -> usize {
     world.kube.writes().iter().filter(|write| write.path.contains("/services/")).count()
 }

@@ -13,7 +13,6 @@ fn mistaken(service: &mut Service) {
     annotations.insert(format!("lb.{DOMAIN}/intrenal"), "true".to_owned());
 }
 
-/// Sets another node port for the port with this index.
 fn moved(service: &mut Service, at: usize, node_port: i32) {
     service.spec.as_mut().unwrap().ports.as_mut().unwrap()[at].node_port = Some(node_port);
 }

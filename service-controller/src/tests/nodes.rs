@@ -305,7 +305,7 @@ async fn pending_update_does_not_recreate_deleted_load_balancer() {
     }
 }
 
-/// The cluster grows continuously: each node is added before the usual delay after the last change is over.
+/// The cluster grows continuously, so each node is added before the usual delay after the last change is over.
 // Behaviour: SN6
 #[tokio::test(start_paused = true)]
 async fn continuous_node_changes_are_not_delayed() {

@@ -20,7 +20,6 @@ impl World {
         self.explain.plan("").await.expect("the controller runs")
     }
 
-    /// The only plan on the page.
     async fn planned(&self) -> Priced {
         let plans = self.plans().await;
         let [only] = plans.objects.as_slice() else { panic!("{plans:?}") };

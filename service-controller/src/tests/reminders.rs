@@ -31,7 +31,7 @@ async fn is_emitted_for_two_hours(world: &World, words: &str) {
     }
 }
 
-/// Asserts that the text is not emitted again. Waits longer than the interval of reminders.
+/// Waits longer than the interval of reminders.
 async fn is_no_longer_emitted(world: &World, words: &str) {
     tokio::time::sleep(Duration::from_mins(1)).await;
     let before = reported(world, words);

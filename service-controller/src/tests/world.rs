@@ -30,7 +30,6 @@ use crate::{
 /// A duration longer than any delay of the controller except for backoffs and resyncs.
 const SETTLE_TIME: Duration = Duration::from_secs(20);
 
-/// Returns the settings of the controller that tests use by default.
 pub(super) fn work() -> Work {
     Work { workers: 4, reading: Reading::default(), orphans: Orphans::Report }
 }
@@ -58,7 +57,6 @@ impl World {
         Self { kube, cloud, health, explain, stop, running, work, dry_run, reconciler }
     }
 
-    /// Switches dry-run mode on or off for the next controller.
     pub(super) fn only_looking(mut self, dry_run: bool) -> Self {
         self.dry_run = dry_run;
         self
@@ -76,20 +74,17 @@ impl World {
         self
     }
 
-    /// Sets the classes for the next start of the controller.
     pub(super) fn classes(mut self, classes: Classes) -> Self {
         self.work.reading.classes = classes;
         self
     }
 
-    /// Sets the name template for the next start of the controller.
     pub(super) fn names(mut self, template: &str) -> Self {
         let template = Template::read(template, "prod").expect("good");
         self.work.reading.defaults = self.work.reading.defaults.called(Some(template));
         self
     }
 
-    /// Sets the member limit for the next start of the controller.
     pub(super) fn members(mut self, members: usize) -> Self {
         let defaults = self.work.reading.defaults;
         let bounds = Bounds { members, ..defaults.bounds().clone() };
@@ -97,7 +92,6 @@ impl World {
         self
     }
 
-    /// Sets how the controller handles orphans after its next start.
     pub(super) fn orphans(mut self, orphans: Orphans) -> Self {
         self.work.orphans = orphans;
         self
@@ -109,7 +103,6 @@ impl World {
         self
     }
 
-    /// Sets the number of workers for the next start of the controller.
     pub(super) fn workers(mut self, workers: usize) -> Self {
         self.work.workers = workers;
         self
@@ -161,7 +154,6 @@ impl World {
         self.stop().await.started().await
     }
 
-    /// Adds a node with a provider ID and an address.
     pub(super) fn node(&self, name: &str) -> &Self {
         self.kube.put::<Node>(node(name).provider_id(&format!("sim://r1/{name}")).at("10.0.0.1"));
         self
@@ -184,7 +176,6 @@ impl World {
         self.get(service).and_then(|it| it.metadata.finalizers).unwrap_or_default()
     }
 
-    /// Returns the addresses in the status of the Service.
     pub(super) fn ingress(&self, service: &str) -> Vec<String> {
         let status = self.get(service).and_then(|it| it.status).and_then(|it| it.load_balancer);
         let ingress = status.and_then(|it| it.ingress).unwrap_or_default();
@@ -232,7 +223,6 @@ impl World {
         self.cloud.fail_next("EnsureLoadBalancer", error);
     }
 
-    /// Returns the number of Services in the controller's memory.
     pub(super) fn remembered(&self) -> usize {
         self.reconciler.as_ref().map_or(0, |it| it.remembered())
     }
@@ -265,7 +255,6 @@ impl World {
     }
 }
 
-/// Returns the capabilities of an adapter.
 pub(super) fn capabilities(names: &[&str]) -> Vec<Capability> {
     let capability = |name: &&str| Capability {
         name: (*name).to_owned(),
@@ -275,7 +264,6 @@ pub(super) fn capabilities(names: &[&str]) -> Vec<Capability> {
     names.iter().map(capability).collect()
 }
 
-/// Returns the name of a Service in the namespace of the tests.
 pub(super) fn name(service: &str) -> ObjectName {
     ObjectName::namespaced("default", service)
 }

@@ -15,7 +15,6 @@ pub struct Listener {
     near: Option<Bound>,
 }
 
-/// A connection and the address of its peer.
 pub(crate) type Accepted = (TcpStream, SocketAddr);
 
 impl Listener {
@@ -38,14 +37,12 @@ impl Listener {
         self.at.local_addr()
     }
 
-    /// Starts to accept connections in the current runtime.
     pub(crate) fn open(self) -> io::Result<Accepting> {
         let near = self.near.map(TcpListener::from_std).transpose()?;
         Ok(Accepting { at: TcpListener::from_std(self.at)?, near })
     }
 }
 
-/// A port that accepts connections.
 #[derive(Debug)]
 pub(crate) struct Accepting {
     at: TcpListener,

@@ -125,7 +125,6 @@ async fn stop_waits_only_briefly_for_open_connections() {
     assert!(TcpStream::connect(port.address).await.is_err(), "closed");
 }
 
-/// Returns the status code of a page for a client at this address.
 async fn answered(endpoints: &Endpoints, caller: &str, path: &str) -> StatusCode {
     let caller: IpAddr = caller.parse().expect("an address");
     let asked = Request::get(path).body(Body::empty()).expect("a request");

@@ -1,6 +1,6 @@
 //! TLS for pages. Reads or creates the certificate, and renews it while the process runs.
 //!
-//! Clients are not authenticated: any client that reaches the port may read, as over plain HTTP.
+//! Clients are not authenticated. As over plain HTTP, any client that reaches the port may read.
 
 use std::{
     fmt, fs, io,
@@ -126,7 +126,6 @@ impl Tls {
         Ok(Self { files, minimum, current: Mutex::new(Current { content, config, trouble: None }) })
     }
 
-    /// Performs the handshake with the current certificate.
     pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         TlsAcceptor::from(self.config()).accept(stream).await
     }
@@ -159,7 +158,6 @@ impl Tls {
         Arc::clone(&current.config)
     }
 
-    /// Returns the contents of the files, if they have changed.
     fn fresh(
         &self,
         (certificate, key): &(PathBuf, PathBuf),
@@ -217,7 +215,7 @@ fn pair_in(directory: &Path, names: &[String]) -> Result<(PathBuf, PathBuf), Tls
     if !certificate.exists() && !key.exists() {
         let made = rcgen::generate_simple_self_signed(names)?;
         write(directory, || fs::create_dir_all(directory))?;
-        // The key is written first: a certificate without a key would look like an incomplete pair of the user.
+        // The key is written first, because a certificate without a key would look like an incomplete pair of the user.
         write(&key, || secret(&key, &made.signing_key.serialize_pem()))?;
         write(&certificate, || fs::write(&certificate, made.cert.pem()))?;
     }

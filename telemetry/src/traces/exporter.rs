@@ -74,7 +74,6 @@ mod tests {
 
     use super::*;
 
-    /// An exporter that fails while the flag is set.
     #[derive(Debug, Default)]
     struct Fake(Arc<AtomicBool>);
 

@@ -29,7 +29,6 @@ const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORT
 const LISTS: [&str; 3] =
     ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_RESOURCE_ATTRIBUTES"];
 
-/// Whether and how the process sends traces.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
     Off,
@@ -51,7 +50,6 @@ pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
 
-/// Validates the variables.
 pub(crate) fn read(variable: &impl Fn(&str) -> Option<String>) -> Result<Setting, Vec<String>> {
     let first = |names: &[&'static str]| names.iter().find_map(|name| Some((*name, variable(name)?)));
     let Some((name, endpoint)) = first(&ENDPOINTS) else { return Ok(Setting::Off) };

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 
 use crate::cargo;
 
-/// The benchmark parses these arguments itself: it prints help and usage errors before anything is built.
+/// The benchmark parses these arguments itself, so it prints help and usage errors before anything is built.
 pub(super) use e2e_tools::bench::Args;
 
 /// The programs that the benchmark runs. Adapters of other vendors take minutes to build and are left out.

@@ -1,5 +1,5 @@
-//! Checks the alerts of the chart. Each alert must have a runbook for the operator on call, test cases that show when the alert fires and
-//! when it does not, and a row in docs/monitor.md. promtool checks the rules themselves.
+//! Checks the alerts of the chart. Each alert must have a runbook for the operator on call, and a row in docs/monitor.md. Its test cases
+//! must show when the alert fires and when it does not. promtool checks the rules themselves.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +19,6 @@ const GUIDE: &str = "docs/monitor.md";
 /// The headings of a runbook, in their order.
 const HEADINGS: [&str; 4] = ["Meaning", "What users notice", "How to find the cause", "What to do"];
 
-/// The files that this step checks.
 #[derive(Debug, Default)]
 struct Texts {
     rules: String,

@@ -28,7 +28,6 @@ const END_TO_END: &str = "e2e/tests/";
 pub(super) struct Known(BTreeMap<String, Vec<String>>);
 
 impl Known {
-    /// Collects the tests from all files of the repository.
     pub(super) fn read(root: &Path) -> anyhow::Result<Self> {
         let mut known = BTreeMap::new();
         for (path, source) in git::texts(&["*.rs"])? {
@@ -49,7 +48,7 @@ impl Known {
         Ok(Self(known))
     }
 
-    /// Whether a test of this name exists. The name begins with its file or its crate.
+    /// `name` begins with the file or the crate of the test.
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
@@ -79,7 +78,6 @@ pub(crate) fn tests_are_there() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the name of the crate that a file belongs to.
 fn crate_of(root: &Path, file: &Path) -> anyhow::Result<String> {
     let manifests = file.ancestors().skip(1).map(|folder| root.join(folder).join("Cargo.toml"));
     let manifest = manifests.into_iter().find(|it| it.is_file());

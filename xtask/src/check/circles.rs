@@ -1,8 +1,8 @@
 //! Checks that modules of one folder do not import each other in a circle.
 //!
 //! A module includes all modules below it. Imports between a module and its parent or child are not a circle: `snapshot.rs` and
-//! `snapshot/state.rs` are one subject. An item that a module re-exports counts as an import of the module that defines it: a parent
-//! cannot hide a circle of its children. Tests are left out.
+//! `snapshot/state.rs` are one subject. A re-exported item counts as an import of the module that defines it, so a parent cannot hide a
+//! circle of its children. Tests are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,7 +20,7 @@ use crate::{cargo, git};
 /// Path of a module from the root of its crate.
 type Module = Vec<String>;
 
-/// Fails with each circle.
+/// Fails if there is a circle, and lists each circle.
 pub(crate) fn none_exist() -> anyhow::Result<()> {
     let root = cargo::root();
     let crates = git::output(["ls-files", "*/src/lib.rs", "*/src/main.rs"])?;
@@ -60,12 +60,11 @@ fn read(src: &Path) -> anyhow::Result<BTreeMap<Module, Imports>> {
     Ok(modules)
 }
 
-/// What a module names.
 #[derive(Debug, Default)]
 struct Imports {
-    /// All paths, as written.
     paths: BTreeSet<Vec<String>>,
-    /// The path of each name that a `use` of the module brings in: modules below can use these names, and others if they are re-exported.
+    /// The path of each name that a `use` of the module brings in. Modules below can use these names; other modules can use them if they
+    /// are re-exported.
     names: BTreeMap<String, Vec<String>>,
     /// The modules whose names are all brought in.
     globs: Vec<Vec<String>>,
@@ -184,9 +183,11 @@ fn circles(modules: &BTreeMap<Module, Imports>) -> Vec<(String, Vec<String>)> {
     found
 }
 
-/// Returns the module that defines the item with this path of `from`. An item of another crate counts as an item of the module that names it.
+/// Returns the module that defines the item that `path` names in the module `from`. An item of another crate counts as an item of the
+/// module that names it.
 ///
-/// `followed` has the re-exports on the way, because a `use` of another crate can have the name of that crate.
+/// `followed` contains the re-exports on the way. It prevents endless recursion, because a `use` of another crate can have the name of that
+/// crate.
 fn resolve<'a>(
     modules: &'a BTreeMap<Module, Imports>,
     from: &Module,
@@ -219,7 +220,7 @@ fn resolve<'a>(
     modules.get_key_value(&at).map(|(module, _)| module)
 }
 
-/// Returns the module at which a path of `from` begins, and the rest of the path.
+/// Returns the module at which a path in the module `from` begins, and the rest of the path.
 fn start<'a>(from: &Module, path: &'a [String]) -> (Module, &'a [String]) {
     match path.split_first() {
         Some((first, rest)) if first == "crate" => (Module::new(), rest),

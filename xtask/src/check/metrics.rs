@@ -20,7 +20,6 @@ const BEFORE_NAMES: [&str; 8] = [
     "rows((",
 ];
 
-/// Fails if metrics are missing from the page, and lists them.
 pub(super) fn are_listed() -> anyhow::Result<()> {
     let root = cargo::root();
     let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;

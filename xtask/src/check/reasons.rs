@@ -12,7 +12,6 @@ const PAGE: &str = "docs/troubleshoot.md";
 /// The headings of the page's tables, whose first columns contain the reasons.
 const EVENTS: &str = "## Events";
 const ERRORS: &str = "## Reasons of the adapter";
-/// The folders of the code that emits Events.
 const SOURCES: [&str; 4] =
     ["controller-core/src", "node-controller/src", "route-controller/src", "service-controller/src"];
 /// A text that every file that emits Events contains.
@@ -91,7 +90,6 @@ fn is_reason(text: &str) -> bool {
         && text.contains(|c: char| c.is_ascii_lowercase())
 }
 
-/// Returns the values of the contract's enum.
 fn of_contract(proto: &str) -> BTreeSet<String> {
     let body = proto.split_once(ENUM).map_or("", |(_, rest)| rest);
     let values = body.lines().take_while(|line| line.trim() != "}");

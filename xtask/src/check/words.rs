@@ -14,7 +14,6 @@ use crate::{cargo, git};
 /// The page with the table of words, and the heading of this table. This step refuses the words of the first column.
 const PAGE: &str = "docs/glossary.md";
 const HEADING: &str = "## Words we do not use";
-/// The files that this step checks, as patterns of `git ls-files`.
 const FILES: [&str; 17] = [
     "*.rs",
     "*.md",
@@ -51,7 +50,6 @@ pub(crate) fn are_plain() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A refused word or phrase.
 #[derive(Debug, PartialEq)]
 struct Word {
     word: String,
@@ -70,7 +68,6 @@ fn refused(page: &str) -> Vec<Word> {
     cells.flat_map(|cell| terms(&cell)).collect()
 }
 
-/// Returns the words of one cell.
 fn terms(cell: &str) -> Vec<Word> {
     let mut depth = 0_usize;
     let between = |letter: char| {

@@ -15,7 +15,6 @@ const HEAD: &str =
     "# Written by `cargo xtask codegen` from service-controller/src/plan/annotations/keys.rs: change that.
 ";
 
-/// A type of value.
 struct Kind<'a> {
     /// The pattern in RE2 syntax, which matches the whole value.
     pattern: String,
@@ -24,7 +23,6 @@ struct Kind<'a> {
     keys: Vec<&'a str>,
 }
 
-/// Returns the text of the generated file.
 pub(crate) fn rules(source: &str) -> Result<String> {
     let all = annotations::read(source)?;
     let mut kinds: Vec<Kind<'_>> = Vec::new();

@@ -7,7 +7,6 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result, ensure};
 
-/// The file with the constants.
 pub(crate) const SOURCE: &str = "service-controller/src/plan/annotations/keys.rs";
 
 const HEAD: &str = "# Annotations of a Service
@@ -87,7 +86,6 @@ impl<'a> Annotation<'a> {
     }
 }
 
-/// The prefix of all annotations.
 pub(crate) fn prefix(source: &str) -> Result<&str> {
     let prefix = source.lines().find_map(|line| line.strip_prefix("pub(crate) const PREFIX: &str = "));
     Ok(prefix.with_context(|| format!("{SOURCE} has no PREFIX"))?.trim_matches(['"', ';']))
@@ -111,7 +109,6 @@ pub(crate) fn read(source: &str) -> Result<Vec<Annotation<'_>>> {
     Ok(all)
 }
 
-/// Renders the page.
 pub(crate) fn page(source: &str) -> Result<String> {
     let mut page = [HEAD, prefix(source)?, RULES].concat();
     for annotation in read(source)? {

@@ -22,7 +22,7 @@ const PREFIX: &str = "REASON_";
 /// The value that adapters never send.
 const NONE: &str = "UNSPECIFIED";
 
-/// Renders the page. The first sentence of each comment has the gRPC code.
+/// The first sentence of each comment has the gRPC code.
 pub(crate) fn page(values: &[(String, String)]) -> Result<String> {
     let mut page = HEAD.to_owned();
     for (name, comment) in values {

@@ -35,7 +35,6 @@ const MESSAGE_ENUMS: i32 = 4;
 const ENUM_VALUES: i32 = 2;
 const SERVICE_METHODS: i32 = 2;
 
-/// Renders the page.
 pub(crate) fn page(files: &FileDescriptorSet) -> String {
     let files: Vec<_> = files.file.iter().filter(|file| file.package() == PACKAGE).collect();
     // The file that the other files share comes first.

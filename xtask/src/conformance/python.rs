@@ -39,7 +39,6 @@ const HOOKS: [(&str, &[&str]); 12] = [
     ("listOwned", &["CLUSTER_ID"]),
 ];
 
-/// The parameters for the adapter's cloud.
 const OF_THE_CLOUD: &str = "\
 samples: {missingProviderId: 'mem://desk/i-0', foreignProviderId: 'mem://elsewhere/i-1'}
 timings: {converge: 10s, ready: 15s, drift: 5s, connectionAge: 10s}
@@ -49,7 +48,6 @@ const CONNECTION_AGE: &str = "--max-connection-age=5";
 /// The number of attempts to connect and the time between two attempts: ten seconds in total.
 const STARTS: (u32, Duration) = (200, Duration::from_millis(50));
 
-/// Runs tier T1, with additional flags for the suite.
 pub(super) fn run(args: &[String]) -> anyhow::Result<()> {
     let python = Python::get()?;
     let home = cargo::root().join("target").join("python");
@@ -86,7 +84,7 @@ fn suite(python: &Python, folder: &Path, args: &[String]) -> anyhow::Result<()> 
     succeed(program("adapter-conformance").args(["--tier", "T1", "--params"]).arg(params).args(args))
 }
 
-/// Formats the hooks: each sends its variables to the console as a form.
+/// Formats the hooks. Each hook sends its variables to the console as a form.
 fn hooks() -> String {
     let mut text = String::from("hooks:\n");
     for (name, variables) in HOOKS {

@@ -4,10 +4,8 @@ use std::ops::Range;
 
 use pulldown_cmark::{Event, LinkType, Options, Parser, Tag};
 
-/// How to rewrite a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Keep the link unchanged.
     Keep,
     /// Replace the target.
     To(String),

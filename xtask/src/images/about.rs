@@ -11,7 +11,6 @@ use crate::git;
 #[derive(Debug)]
 pub(crate) struct Image {
     pub(crate) name: &'static str,
-    /// The package of the program.
     pub(crate) package: &'static str,
     pub(crate) description: &'static str,
 }
@@ -169,7 +168,6 @@ impl About {
         }
     }
 
-    /// The standard labels, for users and tools.
     pub(crate) fn labels(&self, image: &Image) -> BTreeMap<String, String> {
         let mut labels = BTreeMap::new();
         let mut say = |key: &str, value: &str| {

@@ -54,7 +54,6 @@ fn linker(arch: Arch) -> String {
     }
 }
 
-/// The purpose of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     /// For users: the programs must be small.
@@ -225,7 +224,6 @@ fn rustc() -> Command {
     command
 }
 
-/// Returns the output of a program, or `None` if it fails.
 fn output(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())

@@ -27,7 +27,6 @@ pub(crate) struct Layer {
     pub(crate) blob: Vec<u8>,
     /// Digest of the uncompressed archive.
     pub(crate) diff_id: String,
-    /// Unpacked size of the files.
     pub(crate) unpacked: u64,
 }
 
@@ -45,8 +44,8 @@ pub(crate) fn layer(files: &[File<'_>]) -> anyhow::Result<Layer> {
     })
 }
 
-/// Writes the entries sorted by path, with time 0, owned by root and writable only by root, so that the archive does not depend on the
-/// computer that builds it.
+/// Writes the entries sorted by path, with time 0. They are owned by root and writable only by root, so that the archive does not depend on
+/// the computer that builds it.
 pub(crate) fn tar(files: &[File<'_>]) -> anyhow::Result<Vec<u8>> {
     let mut files = files.to_vec();
     files.sort_by_key(|file| file.path);
@@ -81,7 +80,6 @@ fn header(kind: EntryType, mode: u32, size: u64) -> Header {
     header
 }
 
-/// Formats a digest as in the image specification.
 pub(crate) fn digest(bytes: &[u8]) -> String {
     let mut text = "sha256:".to_owned();
     for byte in Sha256::digest(bytes) {

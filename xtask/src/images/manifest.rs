@@ -25,7 +25,6 @@ const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 pub(crate) struct Built {
     pub(crate) arch: Arch,
     pub(crate) layers: Vec<Layer>,
-    /// The digest of the image's SBOM.
     pub(crate) sbom: String,
 }
 
@@ -54,7 +53,6 @@ impl Layout {
         self.files.iter().map(|(path, content)| File { path, mode: 0o644, content }).collect()
     }
 
-    /// Adds a blob and returns its descriptor.
     fn blob(&mut self, kind: &str, content: Vec<u8>) -> Value {
         let digest = digest(&content);
         let described = json!({ "mediaType": kind, "digest": digest, "size": content.len() });

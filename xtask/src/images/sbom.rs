@@ -14,10 +14,9 @@ use super::manifest::put;
 /// The format of a crate in the output of `cargo tree --prefix depth`.
 pub(crate) const FORMAT: &str = "|{p}|{l}|";
 
-/// The crate with the CA certificates.
+/// The SPDX ID of the CA certificates.
 const AUTHORITIES: &str = "SPDXRef-mozilla-ca-certificates";
 
-/// A crate with its name and version.
 type Id = (String, String);
 
 #[derive(Debug, Default)]
@@ -88,7 +87,6 @@ fn checksums(lock: &str) -> BTreeMap<Id, String> {
     lock.split("[[package]]").filter_map(package).collect()
 }
 
-/// The form in which a program is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// An image, which also contains the CA certificates.
@@ -97,7 +95,6 @@ pub(crate) enum Form {
     Program,
 }
 
-/// The subject of a document.
 #[derive(Debug)]
 pub(crate) struct Subject<'a> {
     pub(crate) form: Form,
@@ -149,7 +146,7 @@ pub(crate) fn document(
         "packages": packages,
         "relationships": links,
     });
-    // The name contains the digest of the content: equal builds have equal documents, and different documents have different names.
+    // The name contains the digest of the content, so that equal builds have equal documents, and different documents have different names.
     let digest = layer::digest(document.to_string().as_bytes());
     let namespace = format!("https://cloudadapter.dev/spdx/{name}-{}", hash(&digest));
     put(&mut document, "documentNamespace", namespace.into());
@@ -162,7 +159,6 @@ fn hash(digest: &str) -> &str {
     digest.trim_start_matches("sha256:")
 }
 
-/// The fields that all packages share.
 fn package(id: &str, name: &str, version: Option<&str>, licence: &str) -> Value {
     let mut package = json!({
         "SPDXID": id,
@@ -187,7 +183,6 @@ impl Subject<'_> {
         }
     }
 
-    /// Returns the SPDX package for the image or program itself.
     fn package(&self) -> Value {
         let Self { image, about, binary, .. } = self;
         let mut whole = package(self.reference(), image.name, Some(&about.tag), "Apache-2.0");
@@ -273,7 +268,6 @@ mod tests {
             .collect()
     }
 
-    /// The properties that the specification requires of each document.
     fn judge(document: &Value) {
         for key in ["spdxVersion", "dataLicense", "SPDXID", "name", "documentNamespace"] {
             assert!(document[key].is_string(), "{key}");

@@ -10,7 +10,6 @@ const MAX: usize = 30;
 pub(super) struct Name(String);
 
 impl Name {
-    /// Parses the name.
     pub(super) fn read(text: &str) -> Result<Self, String> {
         let right = "expected a name such as `acme` or `acme-cloud`";
         let is_word = |word: &str| {
@@ -37,12 +36,10 @@ impl Name {
         &self.0
     }
 
-    /// The name of the cargo package.
     pub(super) fn package(&self) -> String {
         format!("adapter-{self}")
     }
 
-    /// Replaces the skeleton's name in a text of the skeleton.
     pub(super) fn rename(&self, text: &str) -> String {
         text.replace("adapter_skeleton", &self.package().replace('-', "_"))
             .replace("Skeleton", &self.camel())

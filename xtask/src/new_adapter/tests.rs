@@ -67,7 +67,8 @@ fn tested(workspace: &Path, package: &str) -> String {
     String::from_utf8_lossy(&tested.stdout).into_owned()
 }
 
-/// Returns the manifest for the separate workspace: that of this workspace, with other members and with absolute paths to the crates.
+/// Returns the manifest for the separate workspace. It is the manifest of this workspace, with other members and with absolute paths to the
+/// crates.
 fn alone(root: &Path) -> String {
     let manifest = fs::read_to_string(root.join("Cargo.toml")).expect("text");
     let (_members, rest) = manifest.split_once("\n[workspace.package]").expect("the members come first");

@@ -10,12 +10,9 @@ const VALUES: &str = "Possible values:";
 const SHORT_VALUES: &str = "[possible values: ";
 const VARIABLE: &str = "[env: ";
 
-/// The help of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Help {
-    /// The description of the program.
     pub(super) about: Vec<String>,
-    /// The program's flags, grouped by heading.
     pub(super) groups: Vec<(String, Vec<Flag>)>,
 }
 
@@ -114,7 +111,8 @@ fn described(usage: &str, said: &[String]) -> Flag {
     let default = cut(&mut text, DEFAULT);
     let short = cut(&mut text, SHORT_VALUES);
     let variable = cut(&mut text, VARIABLE);
-    let mut parts = vec![text.split_whitespace().collect::<Vec<_>>().join(" ").trim_end_matches(';').to_owned()];
+    let mut parts =
+        vec![text.split_whitespace().collect::<Vec<_>>().join(" ").trim_end_matches(';').to_owned()];
     parts.extend(values.iter().filter_map(|value| Some(value.strip_prefix(VALUES)?.trim().to_owned())));
     parts.extend(short.map(|words| format!("One of `{}`", words.replace(", ", "`, `"))));
     parts.extend(variable.map(|name| format!("Also from the variable `{}`", name.trim_end_matches('='))));

@@ -102,7 +102,6 @@ fn what_for(args: &BuildArgs) -> Use {
     if args.rehearsal == Some(Rehearsal::Quick) { Use::Tests } else { Use::Release }
 }
 
-/// Returns the steps for the maintainer after the build.
 fn next(args: &BuildArgs, whole: &Path) -> String {
     let whole = whole.display();
     if args.key.is_none() {
@@ -115,7 +114,7 @@ fn next(args: &BuildArgs, whole: &Path) -> String {
     )
 }
 
-/// Creates the parts, the fastest first, so that errors appear early.
+/// Creates the parts of the release. The fastest part comes first, so that errors appear early.
 fn parts(
     args: &BuildArgs,
     state: &State,

@@ -1,4 +1,5 @@
-//! The chart of a release: its package, its form in a registry, and the values of Chart.yaml that other files of the release contain.
+//! Packs the chart of a release, and turns it into an artifact for registries. Reads the values of Chart.yaml that other files of the
+//! release contain.
 
 use std::fs;
 use std::path::Path;
@@ -40,7 +41,6 @@ pub(super) fn placeholders(root: &Path) -> anyhow::Result<Vec<(&'static str, &'s
     Ok(found)
 }
 
-/// Returns the address of the project.
 pub(super) fn home(root: &Path) -> anyhow::Result<String> {
     let yaml = read(root, FILE)?;
     let home = value(&yaml, "home").with_context(|| format!("{FILE} has no home"))?;

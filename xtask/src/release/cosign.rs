@@ -10,12 +10,10 @@ use crate::tool::Tool;
 
 /// The name that cosign uses for the predicate type of the provenance.
 const PROVENANCE: &str = "slsaprovenance1";
-/// What to do if cosign cannot use the private key.
 const KEY: &str = "name a private key that cosign can read (`cosign generate-key-pair` makes one), with its password in COSIGN_PASSWORD";
 /// The configuration of services for cosign. It names no service, so cosign uses none.
 const NO_SERVICES: &str = r#"{"mediaType":"application/vnd.dev.sigstore.signingconfig.v0.2+json","rekorTlogConfig":{},"tsaConfig":{}}"#;
 
-/// Signs with a private key.
 #[derive(Debug)]
 pub(super) struct Signer {
     program: PathBuf,
@@ -36,12 +34,10 @@ impl Signer {
         Ok(Self { program, key: key.to_owned(), services, public })
     }
 
-    /// Writes a bundle with the signature of a file.
     pub(super) fn blob(&self, file: &Path, bundle: &Path) -> anyhow::Result<()> {
         output(self.command("sign-blob").arg("--bundle").arg(bundle).arg(file)).map(drop)
     }
 
-    /// Writes a bundle with a signed statement.
     pub(super) fn statement(&self, statement: &Path, bundle: &Path) -> anyhow::Result<()> {
         let mut command = self.command("attest-blob");
         command.arg("--statement").arg(statement).arg("--bundle").arg(bundle);
@@ -67,7 +63,6 @@ impl Signer {
     }
 }
 
-/// Verifies with a public key.
 #[derive(Debug)]
 pub(super) struct Verifier {
     program: PathBuf,
@@ -97,7 +92,6 @@ impl Verifier {
         output(&mut command).map(drop)
     }
 
-    /// Fails unless this key has signed the artifact.
     pub(super) fn artifact(&self, name: &str, http: bool) -> anyhow::Result<()> {
         output(over(self.command("verify"), http).arg(name)).map(drop)
     }
@@ -116,7 +110,6 @@ impl Verifier {
     }
 }
 
-/// Lets cosign use a registry without TLS.
 fn over(mut command: Command, http: bool) -> Command {
     if http {
         command.arg("--allow-http-registry");

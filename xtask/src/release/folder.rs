@@ -15,7 +15,6 @@ use crate::images::layer;
 pub(super) const SUMS: &str = "SHA256SUMS";
 /// The signature of [`SUMS`].
 pub(super) const SUMS_BUNDLE: &str = "SHA256SUMS.sigstore.json";
-/// The signed provenance.
 pub(super) const PROVENANCE_BUNDLE: &str = "provenance.sigstore.json";
 
 /// An incomplete folder. Dropping this value removes the folder.
@@ -51,7 +50,6 @@ impl Unfinished {
         parent.and_then(|()| fs::write(&path, content)).with_context(|| format!("cannot write {name}"))
     }
 
-    /// Writes the checksums of all files.
     pub(super) fn sums(&self) -> anyhow::Result<()> {
         self.write(SUMS, sums(&digests(self.path())?).as_bytes())
     }

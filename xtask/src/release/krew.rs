@@ -8,7 +8,6 @@ use crate::images::arch::Arch;
 /// The program, which is also the name of the plugin: `kubectl cloudctl`.
 pub(super) const PROGRAM: &str = "cloudctl";
 
-/// An archive with the program.
 #[derive(Debug)]
 pub(super) struct Archive {
     pub(super) arch: Arch,

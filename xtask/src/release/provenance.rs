@@ -8,9 +8,7 @@ use std::collections::BTreeMap;
 use anyhow::Context;
 use serde_json::{Value, json};
 
-/// The file of the statement.
 pub(super) const FILE: &str = "provenance.json";
-/// The type of the statement's predicate.
 pub(super) const PREDICATE: &str = "https://slsa.dev/provenance/v1";
 
 /// What the statement says in addition to the checksums.

@@ -1,5 +1,5 @@
-//! A registry, and `cargo xtask release push`, which copies the images and the chart of a release to the registry and signs them. crane
-//! copies them without a change, so that they keep the digests that the release's provenance names.
+//! Reads and writes registries. `cargo xtask release push` copies the images and the chart of a release to a registry, and signs them.
+//! crane copies them without a change, so that they keep the digests that the release's provenance names.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,6 @@ use crate::tool::Tool;
 const REPAIR: &str =
     "log in with `docker login` or `crane auth login`; add --http for a registry without TLS";
 
-/// The name of a registry with a path, and how it is reached.
 #[derive(Debug)]
 pub(super) struct Registry {
     name: String,
@@ -34,7 +33,6 @@ impl Registry {
         Ok(Self { name: name.trim_end_matches('/').to_owned(), crane: Tool::Crane.get()?, http })
     }
 
-    /// The images and the chart of a release.
     pub(super) fn artifacts() -> impl Iterator<Item = &'static str> {
         IMAGES.iter().map(|image| image.name).chain([chart::REPOSITORY])
     }
@@ -43,7 +41,6 @@ impl Registry {
         format!("{}/{artifact}@{digest}", self.name)
     }
 
-    /// The digest of a tag.
     pub(super) fn digest(&self, artifact: &str, tag: &str) -> anyhow::Result<String> {
         let name = format!("{}/{artifact}:{tag}", self.name);
         let digest = output(self.crane("digest").arg(&name))
@@ -51,7 +48,6 @@ impl Registry {
         Ok(String::from_utf8_lossy(&digest).trim().to_owned())
     }
 
-    /// Copies an OCI layout.
     fn push(&self, layout: &Path, artifact: &str, tag: &str) -> anyhow::Result<()> {
         let name = format!("{}/{artifact}:{tag}", self.name);
         let mut push = self.crane("push");

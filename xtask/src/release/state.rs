@@ -1,5 +1,4 @@
-//! The state of the tree with respect to a release, and whether a release is possible. `State::of` reads git and files, and a pure function
-//! decides.
+//! Decides whether a release of this tree is possible. `State::of` reads git and files, and a pure function decides.
 
 use std::path::Path;
 

@@ -37,7 +37,6 @@ fn repaired<T>(verified: anyhow::Result<T>) -> anyhow::Result<T> {
     verified.map_err(|error| anyhow!("{error:#}; {REPAIR}"))
 }
 
-/// The version in the name of the folder.
 fn version_of(folder: Option<&Path>) -> anyhow::Result<String> {
     let name = folder.and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
     let version = name.strip_prefix("cloud-controllers-");

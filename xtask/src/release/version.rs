@@ -1,4 +1,4 @@
-//! The files that contain the version, whether they agree, and how to change the version. Pure functions.
+//! Finds and changes the version in the files that contain it. Pure functions.
 
 use std::fmt;
 
@@ -90,7 +90,6 @@ impl VersionedFile {
         Ok(found)
     }
 
-    /// Returns the file with another version.
     pub(super) fn with(&self, text: &str, version: &Version) -> anyhow::Result<String> {
         let mut changed = text.to_owned();
         // Replaces from the end, so that the other positions stay valid.
@@ -118,8 +117,8 @@ impl VersionedFile {
     }
 }
 
-/// Returns the position of the version in the first line from `start` on that begins with `key`: the text after `key`, up to `end` or the
-/// end of the line.
+/// Returns the position of the version in the first line from `start` on that begins with `key`. The version is the text after `key`, up to
+/// `end`. If `end` is empty, it is the rest of the line.
 fn span(text: &str, start: usize, key: &str, end: &str) -> Option<(usize, usize)> {
     let mut from = start;
     for line in text.get(start..)?.split_inclusive('\n') {

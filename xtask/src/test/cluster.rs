@@ -12,7 +12,6 @@ use crate::{cargo, cluster};
 /// The images that the chart runs in these scenarios, and the simulated cloud.
 const IMAGES: [&str; 5] =
     ["adapter-sim", "cloudctl", "node-controller", "route-controller", "service-controller"];
-/// Runs the selected scenarios with images that are linked in this way.
 pub(crate) fn run(args: &[String], linked: Linked) -> anyhow::Result<()> {
     // This check comes first, because the build takes minutes.
     e2e_tools::cluster::root()?;

@@ -21,25 +21,19 @@ use crate::tool::Tool;
 const LANES_PER_CORE: usize = 3;
 /// Maximum number of tests at once, because a scenario needs up to a gigabyte of memory.
 const LANES_MAX: usize = 24;
-/// Number of the slowest tests that are printed.
 const SLOWEST: usize = 10;
 
-/// The selection of tests, and how to run them.
 #[derive(Debug)]
 pub(super) struct Run<'a> {
     /// A profile of `.config/nextest.toml`.
     pub(super) profile: &'static str,
     /// A nextest expression that selects tests; without it, all tests of the profile.
     pub(super) filter: Option<String>,
-    /// Additional arguments of nextest.
     pub(super) args: &'a [String],
-    /// Environment variables of the tests.
     pub(super) env: Vec<(&'static str, String)>,
-    /// Whether the selection includes scenarios.
     pub(super) scenarios: bool,
 }
 
-/// Returns the number of tests that run at once.
 fn lanes() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     (cores * LANES_PER_CORE + 1).min(LANES_MAX)

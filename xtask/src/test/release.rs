@@ -62,7 +62,6 @@ pub(super) fn run(args: &[String]) -> anyhow::Result<()> {
     work.scenario(&old, &new)
 }
 
-/// The folders of the rehearsal.
 struct Work {
     clone: PathBuf,
     target: PathBuf,
@@ -118,7 +117,6 @@ impl Work {
         self.git(&["tag", "--annotate", &format!("v{version}"), "--message", version]).map(drop)
     }
 
-    /// Builds the release and returns its folder.
     fn build(&self, version: &str, args: &[String]) -> anyhow::Result<PathBuf> {
         say(&format!("\n==> build {version}"));
         let (key, dist) =
@@ -243,7 +241,7 @@ fn next(version: &str) -> anyhow::Result<String> {
     Ok(version.to_string())
 }
 
-/// Changes a file, or creates it.
+/// Appends a newline to the file, which is created if it is missing.
 fn append(file: &Path) -> anyhow::Result<()> {
     let mut content = fs::read(file).unwrap_or_default();
     content.push(b'\n');

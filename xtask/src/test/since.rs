@@ -1,5 +1,5 @@
-//! Selects the tests that a change can affect: tests of the changed packages, tests of all packages that depend on them, and tests that
-//! start programs or read files of the changed packages. If in doubt, selects all tests.
+//! Selects the tests that a change can affect: tests of the changed packages and of all packages that depend on them. Also selects tests
+//! that start programs or read files of the changed packages. If in doubt, selects all tests.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -36,7 +36,6 @@ const UNREAD: [&str; 6] =
 const SUBJECTS: [(&str, &str); 3] =
     [("node-controller", "node_"), ("route-controller", "route_"), ("service-controller", "service_")];
 
-/// The tests that a change can affect.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Affected {
     /// All tests, because this file changed.

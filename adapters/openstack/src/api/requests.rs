@@ -41,7 +41,6 @@ pub(crate) struct Neighbour {
     pub(crate) address: IpAddr,
 }
 
-/// An additional VIP.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct NewVip {
     pub(crate) subnet_id: String,
@@ -130,7 +129,6 @@ pub(crate) enum NullOr<T> {
     Null,
 }
 
-/// Session persistence of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct NewPersistence {
     #[serde(rename = "type")]
@@ -196,7 +194,6 @@ pub struct NewFloatingIp {
 pub struct Former {
     pub(crate) id: String,
     pub(crate) address: IpAddr,
-    /// The network of this floating IP.
     pub(crate) network_id: String,
     /// The new description, if this floating IP stays.
     pub(crate) description: String,
@@ -216,7 +213,6 @@ fn null_if_empty<S: Serializer>(ranges: &Option<Vec<IpNet>>, to: S) -> Result<S:
     ranges.as_ref().filter(|ranges| !ranges.is_empty()).serialize(to)
 }
 
-/// An ingress rule of a security group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct NewRule {
     pub(crate) security_group_id: String,

@@ -40,7 +40,6 @@ pub(crate) struct Balancer {
 }
 
 impl Balancer {
-    /// Returns the load balancer's own IPv4 address.
     pub(crate) fn ipv4(&self) -> Option<IpAddr> {
         let additional = self.additional_vips.iter().filter_map(|vip| vip.ip_address);
         self.vip_address.into_iter().chain(additional).find(IpAddr::is_ipv4)
@@ -61,13 +60,11 @@ pub(crate) struct LiveBalancer {
 }
 
 impl LiveBalancer {
-    /// Returns whether the load balancer is being deleted or already deleted.
     pub(crate) fn goes(&self) -> bool {
         ["PENDING_DELETE", "DELETED"].contains(&self.provisioning_status.as_str())
     }
 }
 
-/// An additional VIP.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct AdditionalVip {
     #[serde(default)]
@@ -117,7 +114,6 @@ impl Listener {
     }
 }
 
-/// A pool of members.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Pool {
     pub(crate) id: String,
@@ -140,7 +136,6 @@ pub(crate) struct Pool {
     pub(crate) updated_at: Option<String>,
 }
 
-/// Session persistence of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Persistence {
     #[serde(rename = "type")]
@@ -166,7 +161,6 @@ pub(crate) struct Monitor {
     pub(crate) pools: Vec<Named>,
 }
 
-/// A member of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Member {
     pub(crate) address: IpAddr,
@@ -179,7 +173,6 @@ pub(crate) struct Member {
     pub(crate) subnet_id: Option<String>,
 }
 
-/// A floating IP of Neutron.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct FloatingIp {
     pub(crate) id: String,
@@ -191,7 +184,6 @@ pub(crate) struct FloatingIp {
     pub(crate) port_id: Option<String>,
     #[serde(default, deserialize_with = "or_empty")]
     pub(crate) description: String,
-    /// The external network of the address.
     #[serde(default, deserialize_with = "or_empty")]
     pub(crate) floating_network_id: String,
     /// Time of creation, with a resolution of one second.
@@ -203,7 +195,6 @@ pub(crate) struct FloatingIp {
     pub(crate) revision_number: Option<u64>,
 }
 
-/// A security group of Neutron, with its rules.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct SecurityGroup {
     pub(crate) id: String,
@@ -216,7 +207,6 @@ pub(crate) struct SecurityGroup {
     pub(crate) security_group_rules: Vec<SecurityRule>,
 }
 
-/// A rule of a security group.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct SecurityRule {
     pub(crate) id: String,
@@ -260,14 +250,12 @@ fn guarded() -> bool {
     true
 }
 
-/// An address of a port.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct FixedAddress {
     #[serde(default)]
     pub(crate) ip_address: Option<IpAddr>,
 }
 
-/// A subnet and its CIDR.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Subnet {
     pub(crate) id: String,

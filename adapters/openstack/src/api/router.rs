@@ -23,7 +23,7 @@ pub(crate) struct ExtraRoute {
 }
 
 impl ExtraRoute {
-    /// Returns the ID of the route in the contract.
+    /// Returns the ID of the route in the adapter's RPC messages.
     pub(crate) fn id(&self) -> String {
         format!("{}{VIA}{}", self.destination, self.nexthop)
     }
@@ -48,7 +48,6 @@ impl ExtraRoute {
     }
 }
 
-/// A port, with the fields that the driver needs for routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Port {
@@ -74,7 +73,7 @@ pub(crate) struct FixedIp {
 pub(crate) struct AddressPair {
     /// An address, or a network as a CIDR.
     pub(crate) ip_address: String,
-    /// The MAC address of the port, which Neutron fills in. This address says nothing beyond the port itself.
+    /// The MAC address of the port, which Neutron fills in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mac_address: Option<String>,
 }

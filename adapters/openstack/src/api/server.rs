@@ -48,7 +48,6 @@ pub(crate) struct Flavor {
     pub(crate) original_name: String,
 }
 
-/// A port in Neutron's answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Port {
@@ -65,7 +64,6 @@ pub(crate) struct FixedIp {
 }
 
 impl Port {
-    /// The subnet of one of the port's addresses.
     pub(crate) fn subnet_of(&self, address: IpAddr) -> Option<&str> {
         let is_it = |one: &&FixedIp| one.ip_address.parse() == Ok(address);
         self.fixed_ips.iter().find(is_it).map(|one| one.subnet_id.as_str()).filter(|id| !id.is_empty())
@@ -73,7 +71,6 @@ impl Port {
 }
 
 impl Server {
-    /// The name of the network of an address.
     pub(crate) fn network_of(&self, address: &str) -> Option<&str> {
         let ip = address.parse::<IpAddr>().ok()?;
         let is_it = |one: &NetworkAddress| one.addr.parse() == Ok(ip);

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// A version of Octavia's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version {
     pub(crate) major: u32,
@@ -12,11 +11,9 @@ pub(crate) struct Version {
 impl Version {
     /// Minimum version that the driver needs. Tags need 2.5, adding members 2.11, and allowed CIDRs 2.12 (Train, 2019).
     pub(crate) const NEEDED: Self = Self::v2(12);
-    /// Minimum version for availability zones.
     pub(crate) const ZONES: Self = Self::v2(14);
     /// Minimum version for HTTP and TCP health monitors of UDP pools (Ussuri, 2020).
     pub(crate) const UDP_BY_TCP: Self = Self::v2(16);
-    /// Minimum version for PROXY protocol version 2.
     pub(crate) const PROXY_V2: Self = Self::v2(22);
     pub(crate) const SCTP: Self = Self::v2(23);
     /// Minimum version for additional VIPs, which dual stack needs.

@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, time::Duration};
 use cloud_adapter::{kit::excerpt, vendor::VendorResponse};
 use serde::Deserialize;
 
-/// An error that a service reported.
 #[derive(Debug, PartialEq)]
 pub(super) struct Refusal {
     /// The service's own error code, if it has any.
@@ -16,7 +15,6 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// Reads an error body in any of the four formats.
     pub(super) fn read(response: &VendorResponse) -> Self {
         let body = response.body();
         let reported = serde_json::from_slice::<Octavia>(body).map(Self::from);

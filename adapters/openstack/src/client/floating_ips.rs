@@ -23,7 +23,6 @@ use crate::{
     parameters::floating_subnet_field,
 };
 
-/// Fields of a floating IP that the driver requests.
 const FIELDS: [&str; 7] = [
     "id",
     "floating_ip_address",
@@ -105,7 +104,6 @@ impl Client {
         }
     }
 
-    /// Attaches a floating IP to a load balancer.
     pub(crate) async fn attach_floating_ip(
         &self,
         session: &Session,
@@ -143,7 +141,6 @@ impl Client {
         }
     }
 
-    /// Finds a floating IP of the project by its address.
     async fn reserved(&self, session: &Session, address: IpAddr) -> VendorResult<FloatingIp> {
         let own = self.own_floating_ips(session).await?;
         let query = format!("{own}&fields=revision_number&floating_ip_address={address}");

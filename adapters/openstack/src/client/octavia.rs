@@ -45,7 +45,6 @@ pub(crate) const CREATE_MONITOR: Operation = Operation::write(Family::LoadBalanc
 pub(crate) const UPDATE_MONITOR: Operation = Operation::write(Family::LoadBalancer, "UpdateHealthMonitor");
 pub(crate) const DELETE_MONITOR: Operation = Operation::write(Family::LoadBalancer, "DeleteHealthMonitor");
 
-/// The collections that Octavia lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listed {
     LoadBalancers,
@@ -55,7 +54,6 @@ pub(crate) enum Listed {
 }
 
 impl Listed {
-    /// The name of the collection in paths and answers.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::LoadBalancers => "loadbalancers",
@@ -75,17 +73,17 @@ impl Listed {
     }
 }
 
-/// The members that a write covers.
+/// Which members of the pool a write covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// All members of the pool: existing members that are not in the request are removed.
+    /// All members of the pool. The write removes existing members that are not in the request.
     All,
-    /// Only the members in the request: other members do not change.
+    /// Only the members in the request. The write does not change other members.
     Named,
 }
 
 impl Client {
-    /// Returns the newest version of Octavia's API. Clouds list one or several versions.
+    /// Returns the newest version that the cloud lists. Clouds list one or several versions.
     pub(crate) async fn octavia_version(&self, session: &Session) -> VendorResult<Version> {
         #[derive(Deserialize)]
         struct Versions {
@@ -122,7 +120,6 @@ impl Client {
         self.page(session, what.word(), call(what.operation(), Method::GET, path)).await
     }
 
-    /// Lists a page of a pool's members.
     pub(crate) async fn list_members(
         &self,
         session: &Session,
@@ -134,7 +131,6 @@ impl Client {
         self.page(session, "members", call(LIST_MEMBERS, Method::GET, path)).await
     }
 
-    /// Returns the current state of a load balancer.
     pub(crate) async fn show_load_balancer(&self, session: &Session, id: &str) -> VendorResult<LiveBalancer> {
         #[derive(Deserialize)]
         struct Shown {

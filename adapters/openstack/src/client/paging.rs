@@ -9,7 +9,6 @@ use cloud_adapter::{
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
-/// A page of items, and the query of the next page.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Page<T> {
     pub(crate) items: Vec<T>,

@@ -11,7 +11,6 @@ use crate::{
     identity::catalogue::Service,
 };
 
-/// Fields of a port that the driver requests.
 const FIELDS: &str = "fields=id&fields=device_id&fields=device_owner&fields=fixed_ips&fields=allowed_address_pairs\
                       &fields=port_security_enabled&fields=revision_number";
 
@@ -22,7 +21,6 @@ pub(crate) const REMOVE_ROUTES: Operation = Operation::write(Family::Network, "R
 const UPDATE_ROUTER: Operation = Operation::write(Family::Network, "UpdateRouter");
 const UPDATE_PORT: Operation = Operation::write(Family::Network, "UpdatePort");
 
-/// Selects which ports to list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RouterPorts<'a> {
     /// All ports of a project.

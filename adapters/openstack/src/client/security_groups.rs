@@ -17,7 +17,6 @@ use crate::{
     identity::catalogue::Service,
 };
 
-/// Fields of a group and of a port that the driver requests.
 const GROUP_FIELDS: &str = "fields=id&fields=created_at&fields=description&fields=security_group_rules";
 const PORT_FIELDS: &str = "fields=id&fields=device_id&fields=fixed_ips&fields=security_groups&fields=port_security_enabled\
                            &fields=revision_number";
@@ -30,10 +29,8 @@ pub(crate) const CREATE_RULES: Operation = Operation::write(Family::Network, "Cr
 pub(crate) const DELETE_RULE: Operation = Operation::write(Family::Network, "DeleteSecurityGroupRule");
 const UPDATE_PORT: Operation = Operation::write(Family::Network, "UpdatePort");
 
-/// Selects which ports to list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum GuardedPorts<'a> {
-    /// All ports of the project.
     All,
     /// The ports with these IDs. The caller passes about fifty IDs at most, because the URL of the request contains the IDs.
     These(&'a [String]),

@@ -8,7 +8,6 @@ use std::{
 use cloud_adapter::driver::{Fault, VendorError};
 use serde::Deserialize;
 
-/// A service that the adapter calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Service {
     /// Nova. Paths begin after the version, such as `/servers/detail`. In some clouds the address also contains the project.
@@ -123,7 +122,6 @@ impl Endpoint {
     }
 }
 
-/// The addresses of the services in one region.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Endpoints {
     bases: BTreeMap<Service, String>,
@@ -153,7 +151,6 @@ impl Endpoints {
         Self { bases, missing }
     }
 
-    /// Returns the base address of a service.
     pub(crate) fn base(&self, service: Service) -> Result<&str, VendorError> {
         let missing = || {
             let why = self.missing.get(&service).map_or("", String::as_str);

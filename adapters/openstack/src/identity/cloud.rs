@@ -22,25 +22,21 @@ pub(crate) struct Given {
     pub(crate) interface: Option<Interface>,
 }
 
-/// A cloud, and the credentials for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Cloud {
     /// The address of Keystone, including the version.
     pub(crate) auth_url: String,
     pub(crate) credentials: Credentials,
-    /// The project for which the token must be valid.
     pub(crate) project: WantedProject,
     /// The ID of a trust, which determines the project.
     pub(crate) trust: Option<String>,
     pub(crate) region: String,
     pub(crate) interface: Interface,
-    /// The addresses that replace the addresses from the catalogue.
+    /// Addresses that replace those of the catalogue.
     pub(crate) overrides: BTreeMap<Service, String>,
-    /// Path of the CA certificates for the cloud.
     pub(crate) ca: Option<PathBuf>,
 }
 
-/// The means of authentication.
 #[derive(Clone, Debug)]
 pub(crate) enum Credentials {
     Password { user: User, password: SecretString },
@@ -49,7 +45,6 @@ pub(crate) enum Credentials {
 }
 
 impl Credentials {
-    /// Returns the secret of the credentials.
     pub(crate) fn secret(&self) -> &SecretString {
         match self {
             Self::Password { password: secret, .. }
@@ -88,7 +83,6 @@ pub(crate) struct WantedProject {
 }
 
 impl Cloud {
-    /// Validates the keys.
     pub(crate) fn read(mut keys: Keys, given: &Given) -> Result<Self, Vec<String>> {
         refuse(&mut keys);
         let auth_url = auth_url(&mut keys);

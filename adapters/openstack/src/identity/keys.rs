@@ -4,7 +4,6 @@
 
 use serde_json::{Map, Value};
 
-/// Keys in the section `auth`.
 const AUTH: [&str; 23] = [
     "application_credential_id",
     "application_credential_name",
@@ -55,16 +54,13 @@ const CLOUD: [&str; 18] = [
 /// The maximum number of characters in which a mistyped key differs from the known key that errors suggest.
 const TYPOS: usize = 2;
 
-/// The place of the keys, which determines how errors refer to them.
+/// Where the keys come from, which determines how errors name them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FieldPath {
     /// The environment, with keys such as `OS_USERNAME`.
     Environment,
     /// A file, with keys such as `clouds.prod.auth.username`.
-    File {
-        /// Name of the cloud in the file.
-        cloud: String,
-    },
+    File { cloud: String },
 }
 
 impl FieldPath {
@@ -77,7 +73,6 @@ impl FieldPath {
     }
 }
 
-/// The keys that define one cloud.
 #[derive(Debug)]
 pub(crate) struct Keys {
     place: FieldPath,
@@ -87,7 +82,6 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Reads the keys of a cloud in clouds.yaml.
     pub(crate) fn of_cloud(name: &str, mut cloud: Map<String, Value>) -> Self {
         let place = FieldPath::File { cloud: name.to_owned() };
         let mut faults = Vec::new();
@@ -112,7 +106,7 @@ impl Keys {
         Self { place, cloud, auth, faults }.without_typos()
     }
 
-    /// Reads the keys in the environment, where `OS_USERNAME` stands for `username`.
+    /// Reads the keys in the environment, where for example `OS_USERNAME` sets `username`.
     pub(crate) fn of_environment<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let (mut auth, mut cloud) = (Map::new(), Map::new());
         for (name, value) in variables {
@@ -138,7 +132,6 @@ impl Keys {
         self.faults.push(format!("{}: {text}", self.place.name(key)));
     }
 
-    /// Returns the errors. The list is empty if there are no errors.
     pub(crate) fn into_faults(self) -> Vec<String> {
         self.faults
     }
@@ -175,7 +168,6 @@ impl Keys {
         }
     }
 
-    /// Returns the raw value of a key.
     pub(crate) fn value(&self, key: &str) -> Option<Value> {
         let keys = if AUTH.contains(&key) { &self.auth } else { &self.cloud };
         keys.get(key).cloned()
@@ -185,7 +177,8 @@ impl Keys {
 /// Returns the most similar known key, if a known key is similar enough. Short known keys are skipped, because many words are similar to
 /// them.
 ///
-/// `telemetry::nearest` is less strict: clouds.yaml also has keys of other tools, such as `image_endpoint_override`, which are no mistakes.
+/// `telemetry::nearest` is less strict. It does not fit, because clouds.yaml also has keys of other tools, such as
+/// `image_endpoint_override`, which are no mistakes.
 fn nearest(key: &str) -> Option<&'static str> {
     let known = AUTH.iter().chain(&CLOUD).filter(|known| known.len() >= TYPOS * 3);
     let distance = |known: &&&str| strsim::osa_distance(key, known);

@@ -28,7 +28,6 @@ const SUBJECT_TOKEN: &str = "x-subject-token";
 /// the old token.
 const RENEWED_AT: u32 = 80;
 
-/// A token, and the addresses of the services.
 #[derive(Debug)]
 pub(crate) struct Access {
     /// The token, which is marked as sensitive, so that it is never logged.
@@ -39,7 +38,6 @@ pub(crate) struct Access {
     pub(crate) ends_at: Instant,
 }
 
-/// A project in Keystone's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Project {
     pub(crate) id: String,

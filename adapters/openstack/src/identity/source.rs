@@ -33,7 +33,7 @@ impl FromIterator<(String, String)> for Environment {
 }
 
 impl Environment {
-    /// Returns a variable. An empty variable counts as unset.
+    /// An empty variable counts as unset.
     fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
@@ -43,7 +43,6 @@ impl Environment {
     }
 }
 
-/// The source from which the keys are read.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Source {
     /// The environment, with `OS_AUTH_URL`, `OS_USERNAME` and so on.
@@ -51,7 +50,6 @@ pub(crate) enum Source {
     Files(Files),
 }
 
-/// The files that define the cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Files {
     clouds: PathBuf,
@@ -82,7 +80,6 @@ impl Source {
         Ok(Self::Files(Files { clouds, secure, cloud: cloud.map(str::to_owned) }))
     }
 
-    /// Reads the current configuration of the cloud.
     pub(crate) fn read(&self, given: &Given) -> Result<Cloud, String> {
         match self {
             Self::Environment(environment) => {
@@ -181,7 +178,7 @@ fn usual(environment: &Environment) -> Result<PathBuf, String> {
     })
 }
 
-/// Parses the content of a file. Errors do not quote the content, because it includes secrets.
+/// Errors do not quote the content, because it includes secrets.
 fn section(path: &Path, content: &[u8]) -> Result<Map<String, Value>, String> {
     let text = str::from_utf8(content).map_err(|error| named(path, &error))?;
     if text.trim().is_empty() {

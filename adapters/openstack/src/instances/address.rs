@@ -13,9 +13,7 @@ use crate::api::server::{NetworkAddress, Port, Server};
 
 /// The key in a server's metadata whose value is the server's host name.
 const HOSTNAME: &str = "hostname";
-/// Status of a port that is up.
 const ACTIVE: &str = "ACTIVE";
-/// Type of an address that is a floating IP.
 const FLOATING: &str = "floating";
 
 /// Settings that map networks to types of addresses.
@@ -30,7 +28,6 @@ pub(crate) struct Networking {
     pub(crate) ipv6: Ipv6,
 }
 
-/// Whether IPv6 addresses are included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Ipv6 {
     #[default]
@@ -38,7 +35,6 @@ pub(crate) enum Ipv6 {
     LeftOut,
 }
 
-/// Addresses collected so far.
 struct Shown<'a> {
     networking: &'a Networking,
     addresses: Vec<(Type, String)>,

@@ -1,4 +1,4 @@
-//! Converts a server and its ports to an instance of the contract. Pure functions.
+//! Converts a server and its ports to the message `Instance`. The functions have no side effects.
 
 use cloud_adapter::kit;
 use cloud_api_proto::v1alpha1::{
@@ -49,7 +49,7 @@ impl Server {
     }
 }
 
-/// Converts a server to an instance of the contract. `ports` are the ports of this server, in the sequence that Neutron returns.
+/// `ports` are the ports of this server, in the sequence that Neutron returns.
 pub(super) fn instance(server: &Server, ports: &[&Port], place: &Shared<'_>) -> Instance {
     let Shared { region, networking, form } = place;
     let addresses = addresses(server, ports, networking);

@@ -6,12 +6,11 @@ use crate::api::responses::{Balancer, FloatingIp, Listener, Member, Monitor, Poo
 
 /// Octavia's status of a load balancer or pool that is not being changed.
 pub(crate) const ACTIVE: &str = "ACTIVE";
-/// Octavia's status of a load balancer that is being deleted.
 pub(crate) const PENDING_DELETE: &str = "PENDING_DELETE";
 /// Prefix of Octavia's statuses of objects that are being changed.
 pub(crate) const PENDING: &str = "PENDING_";
 
-/// The data about a load balancer that a plan needs in addition to the fields of the contract.
+/// The data about a load balancer that a plan needs in addition to the fields of the message `LoadBalancer`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Detail {
     /// The load balancer. `None` means that the load balancer no longer exists, and only a floating IP or security group rules are left.
@@ -22,7 +21,6 @@ pub struct Detail {
     pub(crate) floating_ips: Vec<FloatingIp>,
 }
 
-/// A pool with its health monitor and members.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PoolTree {
     pub(crate) pool: Pool,

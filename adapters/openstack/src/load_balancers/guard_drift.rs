@@ -14,7 +14,6 @@ use crate::{
     ownership,
 };
 
-/// Compares the security groups with the access to nodes that load balancers need.
 pub(super) fn drift(guards: &Guards) -> Drift {
     let mut drift = Drift::default();
     let users = guards.users.values().map(|user| user.cluster_id.as_str());

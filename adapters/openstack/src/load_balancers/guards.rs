@@ -32,11 +32,10 @@ const MADE_WITH_IT: SignedDuration = SignedDuration::from_secs(3);
 /// The subnets that have been read, by their IDs. `None` means that the subnet is not visible to this project.
 pub(crate) type Subnets = BTreeMap<String, Option<IpNet>>;
 
-/// The state of security groups in the last listing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guards {
-    /// The IDs that rules may contain, which are the IDs of load balancers and of shares. The IDs of load balancers that are being deleted
-    /// are not included. The ID of a load balancer whose owner has left is not included either.
+    /// The IDs that rules may contain. They are the IDs of load balancers, and of shares (the part of a load balancer that one Service
+    /// uses). IDs of load balancers that are being deleted, or whose owner has left, are not included.
     pub(super) balancers: BTreeSet<String>,
     /// Users of load balancers, by the load balancer's ID.
     pub(super) users: BTreeMap<String, User>,
@@ -65,7 +64,6 @@ pub(crate) struct User {
     pub(super) is_active: bool,
     /// The access that the current members of the load balancer need, or `None` if not all members are known.
     pub(super) needs: Option<Needs>,
-    /// The addresses of the load balancer's members.
     pub(super) addresses: BTreeSet<IpAddr>,
 }
 
@@ -83,7 +81,6 @@ pub(crate) enum Source {
     AnyV6,
 }
 
-/// The access to ports of nodes that a load balancer needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
     /// Node ports.
@@ -162,7 +159,6 @@ impl Needs {
     }
 }
 
-/// The access that a load balancer's members need, in the form of rules.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) known: BTreeSet<Rule>,
@@ -173,13 +169,12 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Whether these are all rules, because every subnet is known.
+    /// Whether `known` contains all rules. It does if the CIDR of every subnet is known.
     pub(crate) fn are_all(&self) -> bool {
         self.unasked.is_empty() && self.hidden.is_empty()
     }
 }
 
-/// The access that a single rule grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rule {
     port: Port,
@@ -217,7 +212,6 @@ impl Rule {
 }
 
 impl SecurityRule {
-    /// Whether the rule was created for this load balancer.
     pub(crate) fn is_of(&self, balancer: &str) -> bool {
         ownership::balancer_of(&self.description).is_some_and(|of| of == balancer)
     }
@@ -259,12 +253,10 @@ impl Guards {
         needs.flat_map(|needs| needs.rules(subnets).hidden)
     }
 
-    /// Returns the group of a cluster.
     pub(crate) fn group(&self, cluster_id: &str) -> Option<&SecurityGroup> {
         in_use(&self.groups, cluster_id)
     }
 
-    /// Returns the subnets that have been read.
     pub(crate) fn subnets(&self) -> &Subnets {
         &self.subnets
     }

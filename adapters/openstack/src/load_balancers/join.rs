@@ -1,4 +1,4 @@
-//! Joins the pages of a listing into load balancers of the contract. Pure functions.
+//! Joins the pages of a listing into records of load balancers. The functions have no side effects.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

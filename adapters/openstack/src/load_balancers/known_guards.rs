@@ -11,11 +11,10 @@ use super::{
 };
 use crate::api::responses::Subnet;
 
-/// The cached state of security groups.
 #[derive(Debug, Default)]
 pub(crate) struct KnownGuards {
     last: Mutex<Option<Arc<Guards>>>,
-    /// The CIDRs of subnets. A CIDR never changes.
+    /// The CIDR of a subnet never changes.
     subnets: Mutex<Subnets>,
     /// The lock that is held during writes. All load balancers of a cluster share a group, and a write replaces all groups of a port.
     pub(super) turn: tokio::sync::Mutex<()>,
@@ -51,7 +50,6 @@ impl KnownGuards {
         self.subnets.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Records the CIDRs of subnets, and which subnets are not visible.
     pub(super) fn learn_subnets(&self, asked: &[String], found: Vec<Subnet>) {
         let mut known = self.subnets.lock().unwrap_or_else(PoisonError::into_inner);
         for id in asked {

@@ -58,7 +58,6 @@ impl KnownMembers {
         self.lock().remove(pool);
     }
 
-    /// Drops pools that no longer exist from the cache.
     pub(crate) fn forget_others<'a>(&self, pools: impl Iterator<Item = &'a Pool>) {
         let there: BTreeSet<&str> = pools.map(|pool| pool.id.as_str()).collect();
         self.lock().retain(|id, _| there.contains(id.as_str()));

@@ -38,7 +38,6 @@ struct Last {
 }
 
 impl KnownParts {
-    /// Number of writes by this driver so far.
     pub(crate) fn writes(&self) -> u64 {
         self.lock().writes
     }
@@ -81,7 +80,6 @@ impl KnownParts {
     }
 }
 
-/// Whether any load balancer is being changed.
 fn is_waited_for(pages: &[Arc<[Balancer]>]) -> bool {
     all(pages).any(|one| one.provisioning_status.starts_with(PENDING))
 }

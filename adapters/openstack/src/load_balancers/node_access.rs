@@ -23,7 +23,6 @@ const AT_ONCE: usize = 50;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opening {
     pub(crate) key: LoadBalancerKey,
-    /// The load balancer's ID.
     pub(crate) balancer: String,
     pub(crate) needs: Needs,
     /// IDs of rules that belong to deleted load balancers and are no longer needed.

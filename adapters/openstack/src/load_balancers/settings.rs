@@ -63,11 +63,10 @@ pub(crate) enum Creation {
     PartByPart,
 }
 
-/// Load balancing algorithms, as pairs of the contract's value and Octavia's value. The first pair is the default.
+/// Load balancing algorithms, as pairs of the value in the adapter API and Octavia's value. The first pair is the default.
 type Algorithms = &'static [(&'static str, &'static str)];
 
 impl LoadBalancerOptions {
-    /// Maximum number of floating IPs that a namespace keeps.
     pub(crate) fn most_kept(&self) -> u32 {
         self.kept_addresses_per_namespace.unwrap_or(kept::MOST)
     }
@@ -102,7 +101,6 @@ pub(crate) struct Site<'a> {
     pub(crate) version: Version,
     /// The state of security groups, or `None` if security groups are not managed or their state is not known yet.
     pub(crate) guards: Option<&'a Guards>,
-    /// Addresses that stay when their Services are deleted.
     pub(crate) kept: Arc<Kept>,
 }
 

@@ -20,7 +20,6 @@ use crate::{
 pub(crate) struct Locks(Mutex<BTreeMap<String, Arc<AsyncMutex<()>>>>);
 
 impl Locks {
-    /// Drops locks that no task holds or waits for.
     pub(super) fn forget_unused(&self) {
         let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         locks.retain(|_, lock| Arc::strong_count(lock) > 1);

@@ -13,7 +13,6 @@ use serde_json::Value;
 use super::{Detail, Sweep, join, kept::Kept, known_members::KnownMembers};
 use crate::api::responses::Pool;
 
-/// The collections of the fake services, as JSON.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Listings {
     pub(crate) balancers: Vec<Value>,
@@ -25,7 +24,6 @@ pub(crate) struct Listings {
     pub(crate) members: BTreeMap<String, Vec<Value>>,
 }
 
-/// Returns the load balancers in these collections.
 pub(crate) fn records(listings: &Listings) -> Vec<LoadBalancerRecord<Detail>> {
     let mut pools: Vec<Pool> = listings.pools.iter().map(read).collect();
     let known = KnownMembers::default();
@@ -46,7 +44,6 @@ pub(crate) fn records(listings: &Listings) -> Vec<LoadBalancerRecord<Detail>> {
     join::records(&sweep, &known, None)
 }
 
-/// Returns the kept addresses in these collections.
 pub(crate) fn kept(listings: &Listings) -> Kept {
     Kept::of(&all(&listings.floating_ips))
 }

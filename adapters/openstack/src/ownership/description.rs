@@ -59,7 +59,7 @@ impl Claim {
         Self { adopter: desired.adopter(), pool: desired.spec.address_pool.clone(), releases }
     }
 
-    /// Returns the record that a floating IP with this description has after it was claimed.
+    /// Returns the record of a floating IP after the claim. `text` is its description before the claim.
     pub(crate) fn of_one_that_says(&self, text: &str) -> Result<Description, String> {
         let Adopter { key, owner, .. } = &self.adopter;
         let service = format!("{}/{}", owner.namespace, owner.name);
@@ -173,17 +173,14 @@ impl Description {
         })
     }
 
-    /// Returns the record with this address pool.
     pub(crate) fn made_from(self, pool: String) -> Self {
         Self { pool, ..self }
     }
 
-    /// Returns the record without the mark that the floating IP is kept.
     pub(crate) fn not_kept(self) -> Self {
         Self { keep: false, ..self }
     }
 
-    /// Returns the record with another owner.
     pub(crate) fn of_another(self, key: &LoadBalancerKey, owner: &Owner) -> Self {
         Self {
             cluster_id: key.cluster_id.clone(),
@@ -193,12 +190,10 @@ impl Description {
         }
     }
 
-    /// Returns the key of the owner.
     pub(crate) fn key(&self) -> LoadBalancerKey {
         LoadBalancerKey { cluster_id: self.cluster_id.clone(), owner_uid: self.owner_uid.clone() }
     }
 
-    /// Returns the Service that owns the floating IP.
     pub(crate) fn owner(&self) -> Owner {
         let (namespace, name) = self.service.split_once('/').unwrap_or_default();
         Owner {
@@ -215,12 +210,10 @@ impl Description {
     }
 }
 
-/// Returns the short form of a namespace.
 pub(crate) fn short_namespace(namespace: &str) -> String {
     format!("#{}", digest(&[namespace]).chars().take(SHORT).collect::<String>())
 }
 
-/// Returns the short form of `namespace/name`.
 fn short_service(service: &str) -> String {
     let namespace = service.split_once('/').map(|(namespace, _)| namespace).unwrap_or_default();
     format!("{}/{}", short_namespace(namespace), digest(&[service]).chars().take(SHORT).collect::<String>())

@@ -17,7 +17,7 @@ const NAME_MAX: usize = 255;
 /// The maximum length of the former controller's names before 2019, in bytes.
 const LEGACY_NAME_MAX: usize = 32;
 
-/// The names that the former controller gives to the load balancer of an adopter (the Service that may take over the load balancer).
+/// The names that the former controller gives to the load balancer of a Service. The Service may take over that load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GoNames {
     /// The name `kube_service_<cluster>_<namespace>_<name>`, which is also the tag of the Service.
@@ -36,17 +36,17 @@ impl GoNames {
         Self { name, legacy, inheritance: *inheritance }
     }
 
-    /// Whether it is certain that the former controller created the load balancer of this name for the adopter.
+    /// Whether it is certain that the former controller created the load balancer of this name for the Service.
     pub(crate) fn made(&self, balancer: &str) -> bool {
         balancer == self.legacy || self.proven().is_some_and(|name| name == balancer)
     }
 
-    /// Returns the name, if this name proves that a load balancer, a listener or a pool belongs to the adopter.
+    /// Returns the name, if this name proves that a load balancer, a listener or a pool belongs to the Service.
     pub(crate) fn proven(&self) -> Option<&str> {
         Some(self.name.as_str()).filter(|_| self.inheritance == Inheritance::ByName)
     }
 
-    /// Returns the relation between the adopter and a load balancer with this name and these tags, none of which is an owner tag.
+    /// Returns the relation between the Service and a load balancer with this name and these tags. None of the tags is an owner tag.
     pub(crate) fn heritage(&self, balancer: &str, tags: &[String]) -> Heritage {
         let mut users: BTreeSet<&str> =
             tags.iter().map(String::as_str).filter(|tag| tag.starts_with(PREFIX)).collect();
@@ -92,12 +92,10 @@ impl GoNames {
     }
 }
 
-/// Returns whether the former cloud controller manager created a load balancer with this name.
 pub(crate) fn is_balancer(name: &str) -> bool {
     name.starts_with(PREFIX) || is_legacy(name)
 }
 
-/// Whether a tag of a load balancer marks a Service of the former cloud controller manager as a user.
 pub(super) fn is_user(tag: &str) -> bool {
     tag.starts_with(PREFIX)
 }

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use cloud_adapter::kit::digest;
 use cloud_api_proto::DOMAIN;
 
-/// Number of digits of the digest in the name of a group.
 const NAME_DIGEST: usize = 10;
 
 const CLUSTER_ID: &str = "cluster-id";
@@ -40,7 +39,6 @@ pub(crate) fn balancer_of(description: &str) -> Option<String> {
     read(description, LOAD_BALANCER)
 }
 
-/// Returns the UID of the Service in a rule's description.
 pub(crate) fn owner_of(description: &str) -> Option<String> {
     read(description, OWNER_UID)
 }

@@ -51,7 +51,7 @@ impl User {
         Self { key: adopter.key, owner: adopter.owner, go, shares }
     }
 
-    /// Returns the ID of this user's share of the load balancer with this ID. For the owner, this is the ID of the load balancer itself.
+    /// Returns the ID of this user's share of a load balancer. For the owner, this is the ID of the load balancer itself.
     pub(crate) fn id(&self, balancer: &str) -> String {
         if self.shares { sharer_id(balancer, &self.key) } else { balancer.to_owned() }
     }
@@ -62,19 +62,16 @@ impl User {
         super::is_part_of(&self.key, name, part)
     }
 
-    /// Formats the user for messages.
     pub(crate) fn text(&self) -> String {
         let Owner { kind, namespace, name, .. } = &self.owner;
         format!("{kind} {namespace}/{name} of cluster {}", self.key.cluster_id)
     }
 }
 
-/// Returns the ID of a share of a load balancer.
 pub(crate) fn sharer_id(balancer: &str, key: &LoadBalancerKey) -> String {
     format!("{balancer}/{}", key.owner_uid)
 }
 
-/// Returns the user of a load balancer that has this key.
 pub(crate) fn user(tags: &[String], key: Option<&LoadBalancerKey>) -> Option<User> {
     users(tags).into_iter().find(|user| Some(&user.key) == key)
 }
@@ -164,7 +161,6 @@ pub(crate) fn shares_by_consent(tags: &[String], key: &LoadBalancerKey) -> bool 
     is_sharer && said(tags, &key.owner_uid, OF_GO).is_none()
 }
 
-/// Returns whether the owner no longer needs the load balancer.
 pub(crate) fn is_given_up(tags: &[String]) -> bool {
     read(tags, LEFT) == Some(YES)
 }
@@ -184,7 +180,6 @@ pub(crate) fn sharer_hash<'a>(tags: &'a [String], uid: &str) -> &'a str {
     said(tags, uid, HASH).unwrap_or_default()
 }
 
-/// Returns the fence of the last writer for a sharing owner.
 pub(crate) fn sharer_fence(tags: &[String], uid: &str) -> Option<Fence> {
     read_fence(said(tags, uid, FENCE)?)
 }

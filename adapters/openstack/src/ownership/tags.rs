@@ -49,14 +49,13 @@ pub(super) const SHARER: &str = "sharer";
 /// The tags of a load balancer, without hash and fence.
 pub(crate) type Tags = BTreeSet<String>;
 
-/// Whether a floating IP belongs to a load balancer.
+/// Whether a load balancer is expected to have a floating IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expectation {
     FloatingIp,
     None,
 }
 
-/// Returns the tags of a desired load balancer.
 pub(crate) fn wanted(desired: &DesiredLoadBalancer, expectation: Expectation) -> Result<Tags, VendorError> {
     let DesiredLoadBalancer { key, owner, cluster_name, spec, .. } = desired;
     let mut tags = Tags::new();
@@ -162,7 +161,6 @@ pub(crate) fn adopting(there: &[String]) -> Tags {
     both.filter(|tag| tag.chars().count() <= TAG_MAX).chain([adopted()]).collect()
 }
 
-/// Returns the tag that marks a load balancer as adopted.
 pub(crate) fn adopted() -> String {
     write(ORIGIN, ADOPTED)
 }
@@ -171,12 +169,10 @@ pub(crate) fn is_adopted(tags: &[String]) -> bool {
     read(tags, ORIGIN) == Some(ADOPTED)
 }
 
-/// Returns the namespaces whose Services may adopt the load balancer.
 pub(crate) fn adoptable_by(tags: &[String]) -> Namespaces {
     Namespaces::read(tags.iter().filter_map(|tag| value(tag, ADOPT)))
 }
 
-/// Returns the namespaces whose Services may share the load balancer.
 pub(crate) fn shared_with(tags: &[String]) -> Namespaces {
     Namespaces::read(tags.iter().filter_map(|tag| value(tag, SHARE)))
 }
@@ -189,12 +185,10 @@ pub(crate) fn released(there: &[String]) -> Vec<String> {
     others.chain(consents.map(|namespaces| write(SHARE, namespaces))).collect()
 }
 
-/// Returns the fence of the last writer of tags.
 pub(crate) fn fence(tags: &[String]) -> Option<Fence> {
     read_fence(read(tags, FENCE)?)
 }
 
-/// Whether the load balancer is not complete without a floating IP.
 pub(crate) fn expects_floating_ip(tags: &[String]) -> bool {
     read(tags, FLOATING_IP) == Some(EXPECTED)
 }
@@ -240,7 +234,6 @@ pub(super) fn is_owners(tag: &str) -> bool {
     is_reserved(tag) && sharer_of(tag).is_none() && value(tag, ADOPT).is_none()
 }
 
-/// Returns the UID of the sharing owner to which a tag belongs.
 pub(super) fn sharer_of(tag: &str) -> Option<&str> {
     let (word, _) = tag.split_once('=')?;
     let rest = word.strip_prefix(DOMAIN)?.strip_prefix('/')?.strip_prefix(SHARER)?;

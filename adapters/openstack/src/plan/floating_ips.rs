@@ -239,7 +239,6 @@ pub(super) fn releases_of_go(observed: &LoadBalancerRecord<Detail>) -> Vec<Step>
     floating_ips.iter().filter(goes).map(delete).collect()
 }
 
-/// Returns the port of the load balancer and its IPv4 address, to which a floating IP is attached.
 fn target(balancer: &Balancer) -> Option<Target> {
     let port_id = balancer.vip_port_id.clone()?;
     Some(Target { port_id, address: balancer.ipv4()? })
@@ -330,7 +329,7 @@ pub(super) fn is_of(one: &FloatingIp, key: &LoadBalancerKey) -> bool {
     Description::read(&one.description).is_some_and(|there| there.key() == *key)
 }
 
-/// Returns whether a floating IP may come from this pool: its record must not name another pool.
+/// Returns whether a floating IP may come from this pool. It may unless its record names another pool.
 fn is_from(one: &FloatingIp, pool: &str) -> bool {
     let made_from = Description::read(&one.description).map(|there| there.pool).unwrap_or_default();
     // A Service may give the pool's name or its ID. If only this form differs, the client detects that when it looks up the pool.

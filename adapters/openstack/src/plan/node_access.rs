@@ -1,7 +1,7 @@
 //! Computes the steps by which a load balancer gets access to nodes behind security groups. Pure functions.
 //!
-//! Access is granted after a new load balancer is created, when its subnet is known. It is revoked before the load balancer is deleted: the
-//! load balancer identifies the owner of the rules, so another process can continue after an interruption.
+//! Access is granted after a new load balancer is created, when its subnet is known. Access is revoked before the load balancer is deleted.
+//! While the load balancer exists, it identifies the owner of the rules, so another process can continue after an interruption.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

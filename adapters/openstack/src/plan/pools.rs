@@ -28,7 +28,6 @@ pub(super) fn whole(port: Port, wanted: &WantedPool, tags: Vec<String>) -> NewPo
     }
 }
 
-/// Returns the steps that create a pool and fill it.
 pub(super) fn create_pool(balancer: Part, port: Port, wanted: &WantedPool, tags: Vec<String>) -> Vec<Step> {
     let mut steps = vec![Step::CreatePool { balancer, pool: bare(port, wanted, tags).into() }];
     steps.extend(member_change(Part::Coming, &port.name(), Some(&[]), wanted));

@@ -1,4 +1,4 @@
-//! Load balancers that several Services use. Pure functions.
+//! Plans for load balancers that several Services use. The functions have no side effects.
 //!
 //! Each Service that uses a load balancer is one of its users. A user has its own listeners and pools, and does not change those of other
 //! users. The owner has everything else: addresses, floating IP, name. A guest is a user from a namespace other than the owner's. If the
@@ -40,8 +40,8 @@ pub(super) enum Role {
 /// What happens to listeners without an owner tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unmarked {
-    /// The owner of the load balancer takes over the listeners on the ports that the owner needs, because the load balancer was created for
-    /// this owner alone.
+    /// The owner of the load balancer takes over the listeners on the ports that it needs. The load balancer was created for this owner
+    /// alone.
     TakenOver,
     /// The listeners belong to the user that created them, and their ports are in use.
     Stay,
@@ -292,8 +292,8 @@ fn entrusted(ip: &FloatingIp, to: &User) -> Option<Step> {
     Some(floating_ips::described(ip, description))
 }
 
-/// Returns attached floating IPs that are deleted with the load balancer although their records do not name the key: floating IPs of the
-/// former owner, and of the former cloud controller manager. Empty for a load balancer without a key, because its floating IPs are deleted
+/// Returns attached floating IPs that are deleted with the load balancer although their records do not name the key. They belong to the
+/// former owner or to the former cloud controller manager. A load balancer without a key has none, because its floating IPs are deleted
 /// first.
 pub(super) fn left_addresses(observed: &LoadBalancerRecord<Detail>) -> impl Iterator<Item = &FloatingIp> {
     let balancer = observed.detail.balancer.as_ref().filter(|_| observed.summary.key.is_some());
@@ -318,7 +318,6 @@ pub(super) fn user_id(balancer: &Balancer, key: &LoadBalancerKey, role: Role) ->
     }
 }
 
-/// Returns the step that deletes a load balancer with all its parts.
 pub(super) fn deletion(observed: &LoadBalancerRecord<Detail>, balancer: &Balancer) -> Step {
     let seen = observed.detail.listeners.iter().map(|listener| listener.id.clone()).collect();
     Step::DeleteLoadBalancer { id: balancer.id.clone(), whose: observed.summary.key.clone(), seen }

@@ -38,7 +38,6 @@ const CONNECT: u32 = 5_000;
 /// The default connection limit, which means that the number is unlimited.
 const UNLIMITED: i64 = -1;
 
-/// A desired load balancer.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     pub(super) vip: Vip,
@@ -50,7 +49,6 @@ pub(super) struct Wanted {
     pub(super) ports: BTreeMap<Port, WantedPort>,
 }
 
-/// A desired floating IP.
 #[derive(Clone, Debug)]
 pub(super) struct Public {
     /// The requested address. `None`: any address.
@@ -61,7 +59,6 @@ pub(super) struct Public {
     pub(super) subnet: Option<String>,
 }
 
-/// A desired port.
 #[derive(Clone, Debug)]
 pub(super) struct WantedPort {
     pub(super) protocol: &'static str,
@@ -69,7 +66,6 @@ pub(super) struct WantedPort {
     pub(super) pool: WantedPool,
 }
 
-/// A desired pool.
 #[derive(Clone, Debug)]
 pub(super) struct WantedPool {
     pub(super) protocol: &'static str,
@@ -80,7 +76,6 @@ pub(super) struct WantedPool {
 }
 
 impl Wanted {
-    /// Translates a desired state.
     pub(super) fn read(desired: &DesiredLoadBalancer, site: &Site<'_>) -> Result<Self, VendorError> {
         let spec = &desired.spec;
         let parameters = Parameters::read(&spec.parameters)?;
@@ -135,7 +130,6 @@ struct Ports<'a> {
     allowed: Vec<IpNet>,
     affinity: Option<&'a contract::SessionAffinity>,
     check: contract::HealthCheck,
-    /// Whether at least one port uses TCP.
     has_tcp: bool,
     hosts: Hosts,
 }
@@ -279,7 +273,7 @@ impl<'a> Ports<'a> {
         Err(unsupported("algorithm", &format!("the provider supports only {}", words.join(", "))))
     }
 
-    /// Returns the session affinity. For TCP, Octavia ignores the timeout: it forgets a client only when its table is full.
+    /// Returns the session affinity. For TCP, Octavia ignores the timeout and forgets a client only when its table is full.
     fn persistence(&self, transport: Transport) -> Result<Option<NewPersistence>, VendorError> {
         let Some(affinity) = self.affinity else { return Ok(None) };
         let persistence_timeout = match transport {

@@ -1,5 +1,5 @@
-//! Changes routes: reads the ports of the next hops, allows their servers to send from the pod CIDRs, changes the router, and removes
-//! address pairs that no route needs.
+//! Changes routes. The driver reads the ports of the next hops, lets their servers send from the pod CIDRs, and changes the router. Then it
+//! removes address pairs that no route needs.
 //!
 //! A route is added only after its server may send from the pod CIDR. It is removed before that permission is removed, so a route always
 //! has its address pair. After an interruption, the next reconcile repeats the change. At worst, an address pair remains after its route
@@ -34,11 +34,11 @@ type Failed = BTreeMap<String, VendorError>;
 impl OpenStackDriver {
     /// Changes routes and returns one result for each change, removals first.
     ///
-    /// Calls: one read for the router and the servers of new routes. One read for the servers of removed routes, or two if another client
-    /// changes their ports. One write for each changed port, before and after the change of the router. One write for all removals, and one
-    /// for all additions. If Neutron refuses additions without naming a route, halves are tried; if the quota is exceeded, one read counts
-    /// the routes. The first call also reads Neutron's extensions. Without `extraroute-atomic`, each of the two writes to the router
-    /// becomes a read and a write.
+    /// Cost of the reads: one for the router and the servers of new routes. If routes are removed, one for their servers, or two if another
+    /// client changes their ports. If the quota is exceeded, one to count the routes. The first call also reads Neutron's extensions. Cost
+    /// of the writes: one for each changed port, before and after the change of the router. One for all removals, and one for all
+    /// additions. If Neutron refuses additions without naming a route, the driver tries halves of them. Without `extraroute-atomic`, each
+    /// of the two writes to the router becomes a read and a write.
     pub(crate) async fn change_routes(
         &self,
         session: &Session,
@@ -116,7 +116,7 @@ impl OpenStackDriver {
         Ok(*self.routes.can.get_or_init(|| can))
     }
 
-    /// Lists the ports of the router and of servers. Cost: one vendor call.
+    /// Cost: one vendor call.
     async fn ports(
         &self,
         session: &Session,
@@ -239,7 +239,7 @@ impl OpenStackDriver {
         mut halt: Option<VendorError>,
     ) -> Vec<Result<(), VendorError>> {
         let mut results = Vec::with_capacity(routes.len());
-        // A stack of route lists: the list that was pushed last is tried next.
+        // A stack of lists of routes. The list that was pushed last is tried next.
         let mut parts = vec![routes];
         while let Some(part) = parts.pop() {
             let done = match &halt {
@@ -268,7 +268,7 @@ impl OpenStackDriver {
         results
     }
 
-    /// Adds routes to the router. Cost: one vendor write if there are any.
+    /// Cost: one vendor write if there are any routes.
     async fn add(&self, session: &Session, can: Can, routes: &[ExtraRoute]) -> Result<(), VendorError> {
         if routes.is_empty() {
             return Ok(());

@@ -11,14 +11,12 @@ use crate::{
     provider_id,
 };
 
-/// The new address pairs of a port.
 #[derive(Debug)]
 pub(super) struct PairChange<'a> {
     pub(super) port: &'a Port,
     pub(super) pairs: Vec<AddressPair>,
 }
 
-/// A route to add.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Addition {
     pub(super) route: ExtraRoute,
@@ -40,7 +38,7 @@ pub(super) fn machine_of(route: &WantedRoute, region: &str) -> Result<String, Ve
 }
 
 /// Returns the route for the router. Checks the next hop, because Neutron does not check it well enough. If one next hop is unreachable,
-/// Neutron refuses all routes of the call; it accepts an IPv6 next hop for an IPv4 network.
+/// Neutron refuses all routes of the call. Neutron also accepts an IPv6 next hop for an IPv4 network.
 pub(super) fn addition(
     route: &WantedRoute,
     server: &str,
@@ -72,7 +70,7 @@ pub(super) fn addition(
     Ok(Addition { route, provider_id: hop.provider_id })
 }
 
-/// Returns the address pairs that ports need for new routes: one change for each port, which covers all routes to it.
+/// Returns the address pairs that ports need for new routes. The result has one change for each port, which covers all routes to it.
 pub(super) fn missing_pairs<'a>(add: &[&ExtraRoute], table: &Table<'a>) -> Vec<PairChange<'a>> {
     let mut ports: BTreeMap<&str, PairChange<'a>> = BTreeMap::new();
     for route in add {
@@ -88,7 +86,7 @@ pub(super) fn missing_pairs<'a>(add: &[&ExtraRoute], table: &Table<'a>) -> Vec<P
     changed_ports(ports)
 }
 
-/// Returns the ports without the address pairs of removed routes, one change for each port. A pair that another route needs stays.
+/// Returns the changes that remove the address pairs of removed routes, one change for each port. A pair that another route needs stays.
 pub(super) fn spare_pairs<'a>(
     gone: &[ExtraRoute],
     stay: &[ExtraRoute],
@@ -111,7 +109,6 @@ fn changed_ports<'a>(ports: BTreeMap<&str, PairChange<'a>>) -> Vec<PairChange<'a
     ports.into_values().filter(|change| change.pairs != change.port.allowed_address_pairs).collect()
 }
 
-/// Returns the list of routes after the removals and additions.
 pub(super) fn changed(there: &[ExtraRoute], remove: &[ExtraRoute], add: &[ExtraRoute]) -> Vec<ExtraRoute> {
     let stays = |route: &&ExtraRoute| !remove.iter().any(|gone| gone.is(route));
     let mut routes: Vec<ExtraRoute> = there.iter().filter(stays).cloned().collect();
@@ -123,7 +120,6 @@ pub(super) fn changed(there: &[ExtraRoute], remove: &[ExtraRoute], add: &[ExtraR
     routes
 }
 
-/// Parses the routes to remove from their IDs.
 pub(super) fn removals(changes: &RouteChanges) -> Vec<ExtraRoute> {
     changes.remove.iter().filter_map(|id| ExtraRoute::of(id)).collect()
 }

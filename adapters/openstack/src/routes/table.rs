@@ -1,4 +1,5 @@
-//! Finds out which server has which address, and converts routes to the contract. Pure functions.
+//! Finds out which server has which address, and converts routes to the message `Route` of the adapter API. The functions have no side
+//! effects.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -44,7 +45,6 @@ impl<'a> Table<'a> {
         Self { at, of }
     }
 
-    /// Returns the port with an address.
     pub(super) fn port_at(&self, address: &str) -> Option<&'a Port> {
         self.at.get(&address.parse().ok()?).copied()
     }
@@ -54,8 +54,8 @@ impl<'a> Table<'a> {
         self.of.get(server).map(Vec::as_slice)
     }
 
-    /// Converts a route to the contract, with its instance and state. A route is a blackhole if no port has its next hop, or if the
-    /// server's port drops the pods' packets, for example because its address pair was removed.
+    /// Returns the message for a route, with its instance and state. A route is a blackhole if no port has its next hop. It is also a
+    /// blackhole if the server's port drops the pods' packets, for example because its address pair was removed.
     pub(super) fn route(&self, route: &ExtraRoute, place: &Shared<'_>, can: Can) -> Route {
         let port = self.port_at(&route.nexthop);
         let machine = port.filter(|port| port.device_owner.starts_with(MACHINE));
@@ -69,7 +69,6 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Converts a route to the contract.
 pub(super) fn contract_route(route: &ExtraRoute, provider_id: String, state: RouteState) -> Route {
     let canonical = route.destination().map(|network| network.to_string());
     let address = route.hop().map(|address| address.to_string());

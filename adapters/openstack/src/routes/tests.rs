@@ -83,7 +83,6 @@ async fn listed(driver: &OpenStackDriver) -> Vec<Route> {
     }
 }
 
-/// Returns method and path of the writes.
 fn writes(cloud: &FakeCloud) -> Vec<String> {
     cloud.asked("PUT /network").iter().map(|one| one.replace("PUT /network/v2.0/", "")).collect()
 }
@@ -341,7 +340,7 @@ async fn route_without_pair_is_a_blackhole_and_is_repaired() {
     let hop = route.next_hop.clone().expect("a hop");
     assert_eq!((route.state(), hop.provider_id.as_str()), (RouteState::Blackhole, "openstack:///server-1"));
 
-    // The runtime replaces a route in state BLACKHOLE in this way: it removes and adds the route in one call.
+    // The runtime replaces a route in state BLACKHOLE by removing and adding the route in one call.
     cloud.store().requests.clear();
     let done = change(&driver, &[&route.vendor_id], &ours).await;
     assert!(done.iter().all(Result::is_ok), "{done:?}");

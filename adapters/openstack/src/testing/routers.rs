@@ -13,7 +13,6 @@ use super::answer_with;
 pub(crate) const ROUTER: &str = "a375e538-c854-443c-b874-080eaa3a7da3";
 const BASE: &str = "/network/v2.0";
 
-/// The router, and Neutron's extensions.
 pub(crate) struct Routers {
     pub(crate) routes: Vec<Value>,
     pub(crate) revision: u64,

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use super::{PROJECT, answer_with};
 
-/// Path of the collection of groups.
 pub(crate) const GROUPS: &str = "/network/v2.0/security-groups";
 /// The creation time of all groups and default rules. Neutron copies an operator's default rules into each new group.
 pub(crate) const MADE_AT: &str = "2026-11-22T03:00:00Z";

@@ -26,7 +26,7 @@ const SETTLED: Duration = Duration::from_secs(5);
 const WAITING: &str = "loadbalancer:CreateLoadBalancer";
 const SLOW: f64 = 0.01;
 
-/// A running adapter. Dropping this value ends it.
+/// Dropping this value ends the adapter.
 pub(crate) struct Adapter {
     grpc: String,
     channel: Channel,
@@ -36,7 +36,7 @@ pub(crate) struct Adapter {
     _log: JoinSet<()>,
 }
 
-/// The resident memory in bytes. Source: proc(5), `/proc/pid/status`.
+/// The current and the highest resident memory, in bytes. Source: proc(5), `/proc/pid/status`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
     pub(crate) resident: u64,
@@ -71,7 +71,6 @@ impl Adapter {
         Ok(adapter)
     }
 
-    /// Returns the connection that all callers share.
     pub(crate) fn channel(&self) -> Channel {
         self.channel.clone()
     }
@@ -155,7 +154,6 @@ impl Adapter {
     }
 }
 
-/// Reads the listen address from the adapter's log.
 async fn address(log: &mut Lines<BufReader<ChildStderr>>) -> anyhow::Result<String> {
     let mut said = String::new();
     while let Some(line) = log.next_line().await? {

@@ -9,10 +9,9 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-/// The cluster that owns all objects.
 pub(crate) const CLUSTER: &str = "c-1";
 
-/// A running simulated cloud. Dropping this value ends it.
+/// Dropping this value ends the cloud.
 pub(crate) struct BenchCloud {
     pub(crate) url: String,
     client: Client,
@@ -20,7 +19,7 @@ pub(crate) struct BenchCloud {
 }
 
 impl BenchCloud {
-    /// Starts a cloud with this number of instances. The cloud completes all changes at once.
+    /// The cloud completes all changes at once.
     pub(crate) async fn start(machines: u32) -> anyhow::Result<Self> {
         let project = Project { account: "sim".into(), project: "bench".into(), region: "sim-1".into() };
         let listener = TcpListener::bind("127.0.0.1:0").await.context(

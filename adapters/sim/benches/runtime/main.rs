@@ -12,7 +12,6 @@ use adapter::Adapter;
 use cloud::BenchCloud;
 use test_support::bench::Row;
 
-/// Number of objects in the cloud.
 const INSTANCES: u32 = 10_000;
 const LOAD_BALANCERS: u32 = 1_000;
 /// Number of nodes behind each port of a load balancer.
@@ -67,7 +66,6 @@ fn memory(idle: adapter::Memory, full: adapter::Memory, queued: u64) -> Vec<Row>
     ]
 }
 
-/// Measures the largest cost of a single Service.
 async fn largest(cloud: &BenchCloud) -> anyhow::Result<Row> {
     let adapter = Adapter::start(&cloud.url).await?;
     let _watching = requests::watch_everything(&adapter).await?;

@@ -1,4 +1,4 @@
-//! The requests of controllers.
+//! Sends requests as controllers do.
 
 use std::ops::RangeInclusive;
 
@@ -19,7 +19,6 @@ use tonic::{Code, Streaming, transport::Channel};
 use crate::{adapter::Adapter, cloud::CLUSTER};
 
 const BACKEND_SET: &str = "nodes";
-/// The number of connections, and the number of concurrent requests on each connection.
 const CONNECTIONS: usize = 16;
 const PER_CONNECTION: usize = 64;
 
@@ -32,7 +31,7 @@ pub(crate) fn context() -> RequestContext {
     }
 }
 
-/// Builds a request. Each request names different instances.
+/// Each request names different instances.
 pub(crate) fn references(question: u32, count: u32, instances: u32) -> BatchGetInstancesRequest {
     let machine =
         |number: u32| (question.wrapping_mul(613).wrapping_add(number.wrapping_mul(19))) % instances + 1;
@@ -143,7 +142,6 @@ async fn put_backends(adapter: &Adapter, machines: RangeInclusive<u32>) -> anyho
     Ok(())
 }
 
-/// Builds a request for an IPv4 load balancer with several ports.
 fn wanted(name: &str, priority: Priority, ports: RangeInclusive<u32>) -> EnsureLoadBalancerRequest {
     let listener = |port: u32| Listener {
         protocol: Protocol::Tcp.into(),

@@ -23,10 +23,8 @@ struct Args {
     mistake: Option<Mistake>,
 }
 
-/// The value of `--break`.
 #[derive(Clone, Copy, Debug)]
 enum Mistake {
-    /// Lists the faults.
     Help,
     Make(Fault),
 }

@@ -1,4 +1,4 @@
-//! Faults between the runtime and the driver.
+//! Injects faults between the runtime and the driver.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -26,9 +26,9 @@ use crate::{
     translate,
 };
 
-/// Pause between two checks whether a create is pending.
+/// Pause between two checks whether a creation is pending.
 const TICK: Duration = Duration::from_millis(20);
-/// Maximum time that other changes wait for pending creates.
+/// Maximum time that other changes wait for pending creations.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 type Record = LoadBalancerRecord<responses::LoadBalancer>;
@@ -80,7 +80,6 @@ impl BrokenDriver {
         request
     }
 
-    /// Returns the step with the fault applied.
     fn bent(&self, step: &Step) -> Result<Step, VendorError> {
         Ok(match step {
             Step::CreateLoadBalancer(request) => Step::CreateLoadBalancer(self.create(request).into()),
@@ -150,7 +149,7 @@ impl BrokenDriver {
         route
     }
 
-    /// Delays all other steps until no create is pending. A create that fails temporarily remains pending.
+    /// Delays all other steps until no creation is pending. A creation that fails temporarily remains pending.
     async fn in_line(&self, session: &Session, step: &Step) -> Result<Outcome, VendorError> {
         let Step::CreateLoadBalancer(request) = step else {
             while self.memory.notes().creates.values().any(|since| since.elapsed() < TIMEOUT) {

@@ -13,10 +13,8 @@ use tokio_util::task::TaskTracker;
 
 use super::Fault;
 
-/// Pause between two checks of the configuration file.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 
-/// Returns the flags as the faulty adapter interprets them.
 pub(crate) fn change(fault: Fault, mut options: Options) -> Options {
     if matches!(fault, Fault::AdmitsEverybody | Fault::IgnoresRoles) {
         options.security = SecurityOptions {

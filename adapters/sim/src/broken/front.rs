@@ -1,4 +1,4 @@
-//! The layer in front of the services: forwards requests and answers, and changes some of them. Each service has its own file; this file
+//! The layer in front of the services. It forwards requests and answers, and changes some of them. Each service has its own file; this file
 //! has the shared code.
 
 mod adapter;
@@ -26,7 +26,6 @@ use tonic::{Request, Status, service::Routes};
 
 use super::{Fault, memory::Memory};
 
-/// A stream of messages.
 type Stream<M> = Pin<Box<dyn futures::Stream<Item = Result<M, Status>> + Send>>;
 
 /// The layer that injects the fault. `good`: the services without the fault.
@@ -77,7 +76,7 @@ impl Front {
         RouteServiceClient::new(self.good.clone())
     }
 
-    /// Applies the faults that concern every request: changes the request, or refuses it.
+    /// Applies the faults that concern every request, by changing or refusing the request.
     fn admit<T>(
         &self,
         request: &mut Request<T>,
@@ -106,7 +105,6 @@ impl Front {
         }
     }
 
-    /// Changes the reported Cost of an answer.
     fn price(&self, cost: &mut Option<Cost>) {
         let Some(cost) = cost else { return };
         if self.is(Fault::CostIsZero) {

@@ -14,7 +14,6 @@ use tokio_util::task::TaskTracker;
 
 use super::Fault;
 
-/// The hop in front of the cloud.
 #[derive(Debug)]
 pub(crate) struct Hop {
     fault: Fault,

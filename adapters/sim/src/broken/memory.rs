@@ -38,9 +38,9 @@ pub(crate) struct Notes {
     pub(crate) busy: BTreeSet<Key>,
     /// Load balancers that were requested, and are not known to be complete.
     pub(crate) unfinished: BTreeSet<Key>,
-    /// Names of load balancers to create, with the time of the last attempt.
+    /// Names of load balancers that are to be created, with the time of the last attempt.
     pub(crate) creates: BTreeMap<String, Instant>,
-    /// Load balancers whose caller closed its connection during the create.
+    /// Load balancers whose caller closed its connection during the creation.
     pub(crate) cut: BTreeSet<Key>,
     /// Number of responses with state ACTIVE, by load balancer.
     pub(crate) finished: BTreeMap<Key, u64>,
@@ -60,7 +60,6 @@ pub(crate) struct Notes {
     pub(crate) claims: BTreeMap<String, LoadBalancerKey>,
     /// The routes that a request named, keyed by destination.
     pub(crate) routes: BTreeMap<String, RouteKey>,
-    /// The pod CIDRs of clusters.
     pub(crate) networks: BTreeSet<IpNet>,
     /// The tags that a correct adapter would have written to the cloud, keyed by the load balancer's ID or name.
     pub(crate) tags: BTreeMap<String, Tags>,
@@ -70,7 +69,6 @@ pub(crate) struct Notes {
     pub(crate) touched: BTreeSet<String>,
     /// Whether the flags require callers to authenticate.
     pub(crate) callers_prove: bool,
-    /// The vendor's token.
     pub(crate) secret: Option<SecretString>,
 }
 

@@ -34,7 +34,6 @@ type Record = LoadBalancerRecord<LoadBalancer>;
 /// The maximum number of writes. No plan in these tests needs more.
 const WRITES_MAX: usize = 60;
 
-/// A cloud, and the writes made in it.
 struct Bench {
     cloud: Cloud,
     now: Moment,
@@ -97,7 +96,6 @@ impl Bench {
     }
 }
 
-/// The call that the client would send for the step.
 fn call(step: &Step) -> Call {
     let operation = Operation::ALL.into_iter().find(|one| one.to_string() == step.operation().name);
     let call = Call::new(operation.expect("the operation is in the table"));

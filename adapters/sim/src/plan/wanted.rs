@@ -24,7 +24,6 @@ use crate::{
     step::Port,
 };
 
-/// Maximum weight of a member.
 const WEIGHT_MAX: u32 = 256;
 /// Default idle timeout in seconds. The vendor has the same default.
 const IDLE_TIMEOUT: u32 = 60;
@@ -34,7 +33,6 @@ const MONITOR_TIMEOUT: u32 = 5;
 const MONITOR_HEALTHY: u32 = 2;
 const MONITOR_UNHEALTHY: u32 = 3;
 
-/// The desired load balancer.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     pub(super) scheme: Scheme,
@@ -47,7 +45,6 @@ pub(super) struct Wanted {
     pub(super) ports: BTreeMap<Port, WantedPort>,
 }
 
-/// A desired listener.
 #[derive(Clone, Debug)]
 pub(super) struct WantedPort {
     /// Idle timeout in seconds.
@@ -58,7 +55,6 @@ pub(super) struct WantedPort {
     pub(super) pool: WantedPool,
 }
 
-/// The desired pool of a listener.
 #[derive(Clone, Debug)]
 pub(super) struct WantedPool {
     pub(super) protocol: PoolProtocol,
@@ -69,7 +65,6 @@ pub(super) struct WantedPool {
 }
 
 impl Wanted {
-    /// Translates the desired state of a request.
     pub(super) fn read(desired: &DesiredLoadBalancer, region: &str) -> Result<Self, VendorError> {
         let spec = &desired.spec;
         if let Some(key) = spec.tags.keys().find(|key| ownership::is_reserved(key)) {

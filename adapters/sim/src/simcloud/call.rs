@@ -82,7 +82,6 @@ impl Call {
         self.query.iter().find(|(there, _)| there == key).map(|(_, value)| value.as_str())
     }
 
-    /// Refuses query parameters that the operation does not have.
     pub(super) fn check_query(&self, known: &[&str]) -> Result<(), ApiError> {
         match self.query.iter().find(|(key, _)| !known.contains(&key.as_str())) {
             None => Ok(()),

@@ -155,7 +155,7 @@ impl Cloud {
         self.epoch.saturating_add(elapsed).unwrap_or(Timestamp::MAX)
     }
 
-    /// Returns the next request ID. The admin API uses the same sequence.
+    /// The admin API uses the same sequence of request IDs.
     pub(super) fn next_request_id(&mut self) -> String {
         self.requests = self.requests.saturating_add(1);
         format!("req-{:06}", self.requests)
@@ -227,7 +227,6 @@ impl Cloud {
     }
 }
 
-/// Adds headers, latency and faults to the response.
 fn dress(call: &Call, result: Result<Done, ApiError>, entry: &Entry) -> CallResponse {
     let mut headers = vec![("x-request-id".to_owned(), entry.request_id.clone())];
     headers.extend(entry.standing.iter().flat_map(limit_headers));

@@ -1,4 +1,4 @@
-//! Request statistics: counts by operation, and a log of the last requests.
+//! Counts requests by operation, and keeps a log of the last requests.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use super::Moment;
 use super::operation::{Access, Family, Operation};
 
-/// Maximum number of requests in the log.
 const LOG_MAX: usize = 10_000;
 
 /// The numbers of requests since the last reset. Each request is counted when it arrives, whether or not it succeeds.
@@ -91,7 +90,6 @@ impl Log {
         self.entries.push_back(entry);
     }
 
-    /// Returns the last `limit` requests, oldest first.
     pub(super) fn tail(&self, limit: usize) -> impl Iterator<Item = &LogEntry> {
         self.entries.iter().skip(self.entries.len().saturating_sub(limit))
     }

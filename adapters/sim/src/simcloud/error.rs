@@ -38,7 +38,6 @@ impl ApiError {
             .with(json!({ "kind": kind, "id": id }))
     }
 
-    /// Returns the error that a change of the load balancer is in progress.
     pub(super) fn immutable(id: &str, status: &str) -> Self {
         let message = format!("load balancer {id} is {status} and cannot be changed until it is ACTIVE");
         Self::new(StatusCode::CONFLICT, "immutable", message).with(json!({ "id": id, "status": status }))

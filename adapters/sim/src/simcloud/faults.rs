@@ -1,4 +1,4 @@
-//! Fault rules: which calls are affected, when, and what happens to them.
+//! Defines fault rules, which select calls and say when and how these calls fail.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub struct FaultRule {
     /// The condition that selects the matching calls.
     #[serde(rename = "match")]
     pub matches: Match,
-    /// The choice of the matching calls that are affected.
+    /// Which of the matching calls are affected.
     #[serde(default)]
     pub when: When,
     /// The effect on the affected calls.

@@ -20,7 +20,7 @@ use super::cloud::error_body;
 use super::error::ApiError;
 use super::operation::Operation;
 
-/// Marks a response that must not be sent: the connection is closed instead.
+/// Marks a response that must not be sent. The server closes the connection instead.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CloseConnection;
 

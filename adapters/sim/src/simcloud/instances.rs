@@ -13,19 +13,16 @@ use super::error::ApiError;
 use super::model::{AddressKind, Instance, InstanceAddress, InstanceStatus, Tags, default_network};
 use super::table::{Page, PageRequest, Table, Write};
 
-/// Maximum number of IDs in a batch.
 pub(super) const BATCH_MAX: usize = 500;
 
 /// Maximum number of instances that one admin call creates.
 const CREATE_MAX: u64 = 10_000;
 
-/// All instances of the project.
 #[derive(Debug)]
 pub(super) struct Instances {
     table: Table<Instance>,
 }
 
-/// A request of the admin API to create instances.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewInstances {
@@ -75,7 +72,6 @@ pub(super) struct InstanceChange {
     pub(super) tags: Option<Tags>,
 }
 
-/// The result of a batch.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Found {
     pub(super) instances: Vec<Arc<Instance>>,

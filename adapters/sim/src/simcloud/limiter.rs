@@ -7,7 +7,6 @@ use super::Moment;
 use super::operation::Family;
 use super::settings::{LimitedBy, RateLimit};
 
-/// The fill of all buckets.
 #[derive(Debug, Default)]
 pub(super) struct Limiter {
     full_at: BTreeMap<LimitedBy, Moment>,
@@ -16,13 +15,12 @@ pub(super) struct Limiter {
 /// The content of the rate-limit headers. It describes the tightest bucket of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
-    /// Size of the bucket.
     pub(super) limit: u32,
     /// The number of calls that may still be made at once.
     pub(super) remaining: u32,
     /// Time until the bucket is full.
     pub(super) reset: Duration,
-    /// Time to wait; zero if the call is permitted.
+    /// Time to wait. `None`: the call is permitted.
     pub(super) retry_after: Option<Duration>,
 }
 

@@ -23,7 +23,6 @@ use super::requests::{CreateLoadBalancer, UpdateLoadBalancer};
 use super::settings::Settings;
 use super::table::{Page, PageRequest, Table, Write, id};
 
-/// All load balancers of the project.
 #[derive(Debug)]
 pub(super) struct LoadBalancers {
     table: Table<LoadBalancer>,
@@ -60,7 +59,6 @@ pub(super) enum Outcome {
     Failure,
 }
 
-/// The parameters of a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order<'a> {
     pub(super) settings: &'a Settings,

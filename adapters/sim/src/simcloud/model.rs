@@ -78,7 +78,6 @@ pub struct InstanceAddress {
     pub network: String,
 }
 
-/// The default network of addresses.
 pub(super) fn default_network() -> String {
     "default".to_owned()
 }

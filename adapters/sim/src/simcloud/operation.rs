@@ -34,9 +34,9 @@ impl fmt::Display for Family {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
-    /// A read: changes nothing.
+    /// A read, which changes nothing.
     Read,
-    /// A write: creates, changes or deletes an object.
+    /// A write, which creates, changes or deletes an object.
     Write,
 }
 
@@ -91,7 +91,7 @@ impl Operation {
         Self::BatchRoutes,
     ];
 
-    /// Returns the method and the path. `{id}` stands for the object's ID.
+    /// Returns the method and the path. `{id}` is a placeholder for the object's ID.
     pub const fn endpoint(self) -> (&'static str, &'static str) {
         match self {
             Self::GetProject => ("GET", "/v1/project"),

@@ -183,7 +183,7 @@ impl<T: Serialize> Serialize for Change<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Change<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // This code never runs for an absent field, because `default` sets such a field to `Keep`.
+        // `default` sets an absent field to `Keep`, so this code only sees fields that are present.
         Ok(Option::deserialize(deserializer)?.map_or(Self::Clear, Self::Set))
     }
 }
@@ -254,7 +254,7 @@ pub struct BatchRoutesAnswer {
     pub removed: Vec<RouteResult>,
 }
 
-/// The result of one item.
+/// The result for one item of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RouteResult {
@@ -264,7 +264,7 @@ pub enum RouteResult {
     Error(ItemError),
 }
 
-/// The reason for the refusal of an item.
+/// Why the cloud refused an item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemError {
     /// The error code. The codes are the same as for whole calls.

@@ -1,4 +1,4 @@
-//! The project's only route table. Changes come in batches, and each item of a batch succeeds or fails on its own.
+//! The project's only route table. Each item of a batch succeeds or fails on its own.
 
 use http::StatusCode;
 use ipnet::IpNet;
@@ -12,24 +12,19 @@ use super::quota;
 use super::requests::{AddRoute, BatchRoutes, BatchRoutesAnswer, ItemError, RouteResult};
 use super::table::{PageRequest, Table, Write};
 
-/// Maximum number of additions and removals in one batch.
 pub(super) const BATCH_MAX: usize = 200;
 
-/// The name of the only table.
 const TABLE: &str = "main";
 
-/// All routes of the project.
 #[derive(Debug)]
 pub(super) struct Routes {
     table: Table<Route>,
 }
 
-/// The parameters of a batch.
 pub(super) struct RouteRules<'a> {
     pub(super) quota: usize,
     pub(super) created_at: Timestamp,
     pub(super) write: Write,
-    /// The status that new routes get.
     pub(super) status: RouteStatus,
     /// A function that returns whether an instance exists.
     pub(super) instance_exists: &'a dyn Fn(&str) -> bool,

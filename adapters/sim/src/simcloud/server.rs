@@ -19,7 +19,6 @@ use tracing::{debug, warn};
 use super::http::{CloseConnection, router};
 use super::{SharedCloud, admin};
 
-/// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves the cloud until `shutdown` is cancelled. Calls in flight are still answered.

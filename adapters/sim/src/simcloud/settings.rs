@@ -21,7 +21,7 @@ pub struct Settings {
     pub latency: Latency,
     /// Rate limits. A scope without an entry has no limit.
     pub rate_limits: BTreeMap<LimitedBy, RateLimit>,
-    /// The delay after which reads show what was created, changed or deleted.
+    /// The delay until reads show a create, a change or a deletion, in milliseconds.
     pub consistency_ms: u64,
     /// The durations of changes to load balancers.
     pub provisioning: Provisioning,
@@ -60,7 +60,6 @@ pub enum LimitedBy {
 }
 
 impl LimitedBy {
-    /// Returns the limits that apply to a call of this family.
     pub(super) const fn of(family: Family) -> [Self; 2] {
         let own = match family {
             Family::Identity => Self::Identity,
@@ -72,7 +71,7 @@ impl LimitedBy {
     }
 }
 
-/// A token bucket.
+/// The settings of a token bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateLimit {
@@ -133,7 +132,7 @@ impl Settings {
 
     fn check(&self) -> Result<(), ApiError> {
         for limit in self.rate_limits.values() {
-            // A rate below one call in 11 days is the same as an outage. Tests should use a fault rule for that.
+            // Reject lower rates. At less than one call in 11 days, tests should simulate an outage with a fault rule instead.
             if !limit.rate.is_finite() || limit.rate < 1e-6 {
                 return Err(ApiError::invalid("rate_limits.*.rate", "must be a number of at least 0.000001"));
             }

@@ -31,7 +31,6 @@ pub(super) struct Write {
     pub(super) lag: Duration,
 }
 
-/// A page of a listing.
 #[derive(Clone, Debug)]
 pub(super) struct Page<T> {
     pub(super) items: Vec<Arc<T>>,
@@ -39,7 +38,6 @@ pub(super) struct Page<T> {
     pub(super) next: Option<String>,
 }
 
-/// The requested page of a listing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageRequest<'a> {
     pub(super) limit: usize,
@@ -64,7 +62,6 @@ impl<T> Row<T> {
         }
     }
 
-    /// Returns whether the object was deleted and reads no longer show it.
     fn is_over(&self, now: Moment) -> bool {
         self.truth.is_none()
             && self.visible(now).is_none()

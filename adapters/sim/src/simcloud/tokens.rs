@@ -7,16 +7,15 @@ use serde::Deserialize;
 
 use super::error::ApiError;
 
-/// All valid tokens. If the list is empty, callers need no token.
+/// All valid tokens. Empty: callers need no token.
 #[derive(Debug, Default)]
 pub(super) struct Tokens(Vec<Token>);
 
-/// A token in the format of the admin API.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Token {
     token: String,
-    /// The project of the token. Unset: the project to which all objects belong.
+    /// The project of the token. Unset: the project that owns all objects.
     #[serde(default)]
     project: Option<String>,
 }
@@ -28,7 +27,7 @@ impl fmt::Debug for Token {
 }
 
 impl Tokens {
-    /// Accepts only this token, for the project to which all objects belong.
+    /// Accepts only this token, for the project that owns all objects.
     pub(super) fn one(token: String) -> Self {
         Self(vec![Token { token, project: None }])
     }
@@ -41,7 +40,7 @@ impl Tokens {
         Ok(Self(tokens))
     }
 
-    /// Returns the token's project. `None` if it is the project to which all objects belong.
+    /// Returns the token's project, or `None` if it is the project that owns all objects.
     pub(super) fn other_project(&self, bearer: Option<&str>) -> Result<Option<&str>, ApiError> {
         if self.0.is_empty() {
             return Ok(None);
@@ -55,7 +54,7 @@ impl Tokens {
         }
     }
 
-    /// Returns an error unless this token is valid for the project to which all objects belong.
+    /// Returns an error unless the token is valid for the project that owns all objects.
     pub(super) fn check(&self, bearer: Option<&str>) -> Result<(), ApiError> {
         match self.other_project(bearer)? {
             None => Ok(()),

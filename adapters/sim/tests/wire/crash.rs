@@ -1,6 +1,5 @@
-//! Crash enumeration: the adapter is killed after each of its writes in turn. The controllers then repeat their requests. They end with
-//! exactly one of each desired object, and with none when no object is desired any more. The same holds if the adapter survives and only
-//! the response to that write is lost.
+//! Kills the adapter after each of its writes in turn, while the controllers repeat their requests. Afterwards, each desired object exists
+//! exactly once, and no other object exists. The same holds if the adapter survives and only the response to that write is lost.
 //!
 //! Each run has a cloud in this process, and a real `adapter-sim` process. Run n disturbs write n. The number n increases until a run ends
 //! before write n.
@@ -19,12 +18,12 @@ use futures::{StreamExt as _, stream};
 
 use self::world::{Blow, Conditions, EVER_MADE, HORIZON_MS, World};
 
-/// The number of concurrent runs. It can be high because a run mostly waits.
+/// The number of concurrent runs. It can be high, because each run spends most of its time waiting.
 const AT_ONCE: usize = 8;
 /// The maximum number of writes. The story, which is the sequence of desired states, has fewer writes.
 const WRITES_MAX: u64 = 100;
 
-/// Runs the sequence of desired states with a fault after each of its writes in turn. Returns the number of writes.
+/// Plays the story (the sequence of desired states) once per write, with a fault after that write. Returns the number of writes.
 #[expect(clippy::print_stdout, reason = "the number of writes is part of the result")]
 async fn enumerate(blow: Blow, conditions: Conditions) -> u64 {
     let runs = stream::iter(1..=WRITES_MAX).map(async |write| {
@@ -40,7 +39,6 @@ async fn enumerate(blow: Blow, conditions: Conditions) -> u64 {
     struck
 }
 
-/// Asserts that all writes of the sequence were disturbed.
 fn assert_all(struck: u64) {
     assert!((10..WRITES_MAX).contains(&struck), "the story has {struck} writes");
 }

@@ -30,7 +30,7 @@ async fn start(token: Option<&str>) -> Server {
     let shutdown = CancellationToken::new();
     let mut serving = JoinSet::new();
     serving.spawn(serve(listener, SharedCloud::new(cloud), shutdown.clone()));
-    // A connection pool has timers, and paused time would jump to them.
+    // A connection pool has timers. When the test pauses the time, tokio would jump to these timers.
     #[expect(
         clippy::disallowed_methods,
         reason = "tests act as the vendor's operator, which needs no budget"

@@ -14,10 +14,8 @@ use cloud_api_proto::v1alpha1::{Fence, RequestContext};
 
 pub(crate) use cloud_adapter::kit::testing::{Program, TIMEOUT, until};
 
-/// The program under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_adapter-sim");
 
-/// Returns the context of a request.
 pub(crate) fn context() -> RequestContext {
     cloud_adapter::kit::testing::context(wanted::CLUSTER)
 }

@@ -16,7 +16,6 @@ const ROUNDING: Duration = Duration::from_secs(1);
 /// The vendor's count, followed from one hint to the next.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct VendorCount {
-    /// Start of the current measurement.
     began: Option<Reading>,
     foreign_rate: f64,
 }
@@ -62,7 +61,6 @@ impl VendorCount {
         }
     }
 
-    /// Number of calls per second that other clients make.
     pub(super) fn foreign_rate(&self) -> f64 {
         self.foreign_rate
     }
@@ -88,7 +86,6 @@ impl Reading {
     }
 }
 
-/// Converts a count of calls to a float.
 #[expect(clippy::cast_precision_loss, reason = "exact below 2^53, which no count of calls reaches")]
 pub(super) fn count(calls: u64) -> f64 {
     calls as f64

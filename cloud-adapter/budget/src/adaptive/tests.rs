@@ -272,7 +272,7 @@ fn tokens_are_capped_by_the_vendors_count_minus_the_floor() {
 #[test]
 fn foreign_calls_in_a_window_reduce_the_rate() {
     let mut follower = follower();
-    // A window of 3,600 calls an hour; this client sends 2/s, others 3/s.
+    // The vendor's window allows 3,600 calls an hour. This client sends 2/s, other clients send 3/s.
     let mut seen = Vec::new();
     for second in 0_u64..=60 {
         follower.hint(

@@ -10,7 +10,8 @@ use std::{
 
 use crate::{Ticket, tree::PathId};
 
-/// Calls with the same requirements: if the first call of a lane may not be sent, no other call of the lane may be sent either.
+/// Calls with equal keys have the same requirements. So if the first call of a lane may not be sent, no other call of the lane may be sent
+/// either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LaneKey {
     pub(crate) path: PathId,
@@ -50,7 +51,6 @@ struct Flow {
 }
 
 impl Lane {
-    /// The next call of the lane.
     pub(super) fn first(&self) -> Option<(QueueHead, &Head)> {
         let (namespace, name) = self.round.first_key_value()?;
         let (object, head) = self.flows.get(name)?.heads.first_key_value()?;
@@ -68,7 +68,6 @@ impl Lane {
         self.round.insert(fresh, Arc::clone(namespace));
     }
 
-    /// Removes the call of an object.
     pub(super) fn remove(&mut self, namespace: &Arc<str>, object: i64) {
         let Some(flow) = self.flows.get_mut(namespace) else { return };
         flow.heads.remove(&object);
@@ -96,7 +95,6 @@ impl Lane {
         self.flows.get(namespace).map_or(0, |flow| flow.heads.range(..object).count())
     }
 
-    /// The namespaces that have a call in the lane, and their turns.
     pub(super) fn turns(&self) -> impl Iterator<Item = (&Arc<str>, i64)> {
         self.round.iter().map(|(turn, namespace)| (namespace, *turn))
     }

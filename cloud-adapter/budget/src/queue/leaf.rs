@@ -15,7 +15,6 @@ use super::{
 };
 use crate::{Call, Ticket, tree::PathId};
 
-/// One queue of the fair scheduler.
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
     pub(super) key: LeafKey,
@@ -68,7 +67,6 @@ impl Leaf {
         self.len
     }
 
-    /// Number of queued calls for the object of a call.
     pub(super) fn len_of(&self, call: &Call) -> usize {
         let namespace = self.namespaces.get(&call.namespace);
         namespace.and_then(|it| it.objects.get(&call.object)).map_or(0, |object| object.calls.len())
@@ -104,7 +102,6 @@ impl Leaf {
         Some(own.saturating_add(theirs).min(self.len.saturating_sub(1)))
     }
 
-    /// Number of calls that would be served before a new call.
     pub(super) fn before_new(&self, call: &Call) -> usize {
         let rounds = self.len_of(call).saturating_add(1);
         let own = self.namespaces.get(&call.namespace).map_or(0, |namespace| {
@@ -124,7 +121,6 @@ impl Leaf {
         self.waiting.iter().filter(|(path, _)| on(**path)).map(|(_, sum)| sum.calls).sum()
     }
 
-    /// The next call of each lane.
     pub(super) fn heads(&self) -> impl Iterator<Item = (QueueHead, &Head)> {
         self.lanes.values().filter_map(Lane::first)
     }
@@ -242,13 +238,11 @@ impl Leaf {
         sum.tokens += head.cost;
     }
 
-    /// Adds the first call of an object to its lane.
     fn enter(&mut self, namespace: &Arc<str>, object: i64, head: Head) {
         self.last_turn += 1;
         self.lanes.entry(head.lane).or_default().insert(namespace, object, head, self.last_turn);
     }
 
-    /// Removes the first call of an object from a lane.
     fn leave(&mut self, namespace: &Arc<str>, object: i64, lane: LaneKey) {
         if let Some(lane) = self.lanes.get_mut(&lane) {
             lane.remove(namespace, object);

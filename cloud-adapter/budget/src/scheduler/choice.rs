@@ -1,4 +1,4 @@
-//! Chooses the next call: of all calls that may be sent now, the call with the smallest start tag (see `fair_queueing`).
+//! Chooses the next call: the one with the smallest start tag (see `fair_queueing`) of all calls that may be sent now.
 
 use std::cmp::Reverse;
 
@@ -28,7 +28,7 @@ impl Kind {
     }
 }
 
-/// The result for the candidate's kind, which is computed once and then cached.
+/// Returns the result for the candidate's kind, and computes it unless this decision has already done so.
 fn known<T: Copy>(known: &mut Known<T>, candidate: &Candidate, find_out: impl FnOnce() -> T) -> T {
     let kind = Kind::of(candidate);
     if let Some((_, found)) = known.iter().find(|(one, _)| *one == kind) {
@@ -70,8 +70,8 @@ impl Scheduler {
 
     /// Drops candidates that would use the reserve without permission. Returns the earliest time at which a dropped candidate may be sent.
     ///
-    /// An exhausted reserve is ignored: calls that may use that reserve must wait anyway, and reserves of other buckets do not help them.
-    /// The weights then decide; otherwise a constant load of urgent calls would starve all other calls.
+    /// An exhausted reserve is ignored, because calls that may use it must wait anyway, and reserves of other buckets do not help them. The
+    /// weights then decide. Otherwise a constant load of urgent calls would starve all other calls.
     fn keep_reserve(&mut self, now: Time, candidates: &mut Vec<Candidate>) -> Option<Time> {
         for candidate in candidates.iter().filter(|candidate| candidate.lane.reserve) {
             self.tree.each(candidate.lane.path, |bucket| bucket.entitle(self.decision, candidate.cost));
@@ -120,7 +120,6 @@ impl Scheduler {
         candidates.iter().min_by_key(at_the_top).copied()
     }
 
-    /// The order of candidates: tag, then the more urgent class, then the turn in the leaf.
     fn order(&self, candidate: &Candidate, bucket: &Bucket) -> (u64, Reverse<Class>, QueueHead) {
         (bucket.start_tags().start(candidate.leaf), Reverse(candidate.class), candidate.turn)
     }
@@ -144,7 +143,7 @@ impl Scheduler {
         if self.credentials.admits(now, candidate.lane.self_check) {
             return Some(family);
         }
-        // If the self-check succeeds, the other calls are admitted.
+        // A successful self-check ends the rejection of all other calls.
         let retry_at = self.credentials_open_until(now).filter(|_| candidate.lane.self_check)?;
         Some(family.max(retry_at))
     }

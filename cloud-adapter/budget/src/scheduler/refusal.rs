@@ -10,9 +10,7 @@ use crate::{
     queue::{Capacity, Waiting},
 };
 
-/// Shortest delay before a retry.
 const RETRY_MIN: Duration = Duration::from_millis(500);
-/// Longest delay before a retry, without jitter.
 const RETRY_MAX: Duration = Duration::from_hours(1);
 /// Factor by which retry times are spaced more widely than the rate requires, to leave space for unexpected calls.
 const HEADROOM: f64 = 1.25;
@@ -47,7 +45,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The reason why a call would be too late, if it would.
+    /// Returns why a call would be too late. `None`: the call would be in time.
     fn too_late(&self, now: Time, waiting: &Waiting) -> Option<RefusalReason> {
         let deadline = waiting.call.deadline?;
         let latency = self.latency(now, &waiting.call);
@@ -78,7 +76,6 @@ impl Scheduler {
         Some(Decision::Refuse(ticket, refusal))
     }
 
-    /// Creates a refusal with the time at which to retry.
     pub(super) fn refusal(&mut self, now: Time, waiting: &Waiting, reason: RefusalReason) -> Refusal {
         let family = waiting.call.family;
         let rejected = reason == RefusalReason::BreakerOpen && !self.credentials.admits(now, false);

@@ -44,7 +44,6 @@ fn answer(outcome: Outcome) -> CallResult {
     CallResult { outcome, latency: Duration::from_millis(50), hint: None }
 }
 
-/// The calls that may be sent now.
 fn sent(scheduler: &mut Scheduler, now: Time) -> Vec<Ticket> {
     let mut sent = Vec::new();
     loop {

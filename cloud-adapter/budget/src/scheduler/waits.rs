@@ -84,7 +84,6 @@ impl Scheduler {
         })
     }
 
-    /// The forecast for a call, with the usual duration of its operation.
     pub(super) fn foreseen(&self, now: Time, waiting: &Waiting) -> Forecast {
         self.view().forecast(now, waiting, self.latency(now, &waiting.call).p50)
     }

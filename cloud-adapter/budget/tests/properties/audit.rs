@@ -13,7 +13,6 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
-    /// Sets the limit that applies from now on.
     pub(crate) fn limit(&mut self, now: Time, limit: RateLimit) {
         self.pass(now);
         self.rate = limit.rate;

@@ -19,7 +19,6 @@ fn scheduler(waiting: usize) -> Scheduler {
     scheduler
 }
 
-/// Number of calls sent at this time, if each is answered at once.
 fn sent(scheduler: &mut Scheduler, now: Time) -> u32 {
     let mut sent = 0;
     loop {

@@ -6,7 +6,6 @@ use cloud_budget::{BucketConfig, Call, Class, Config, RateLimit, Time};
 
 use crate::world::{Job, Random, World, call, config, percentile, services, storm};
 
-/// The waiting times of the Services.
 #[derive(Debug)]
 struct Fared {
     /// 99th percentile of the time for which the calls of Services were queued.
@@ -200,7 +199,7 @@ fn a_namespace_with_many_services_delays_no_other() {
     }
 }
 
-/// P25: a call that would be in time is not refused because of the calls of other namespaces.
+/// P25: the calls of other namespaces cause no refusal of a call that would be in time.
 #[test]
 fn a_namespace_with_many_services_makes_no_other_late() {
     let max_wait = Some(Duration::from_secs(10));

@@ -45,7 +45,7 @@ fn nothing_is_sent_before_a_pause_ends() {
 #[test]
 fn shadow_mode_counts_what_enforcing_delays() {
     let mut jobs = storm(1_000, Class::Background, "node");
-    // Each call is a separate job, so that delays do not change the input.
+    // Each call is a separate job, because in a chain a delay would change when the next call is submitted.
     jobs.extend(services(&mut Random(20), 8.0, 1, Duration::from_mins(10)));
     let limits = Config { concurrency: [("compute".to_owned(), 10_000)].into(), ..config(10.0, 20) };
     let mut enforce = World::new(limits.clone(), jobs.clone());

@@ -31,7 +31,7 @@ const FAMILIES: [&str; 2] = ["compute", "network"];
 const OPERATIONS: [&str; 2] = ["Get", "List"];
 /// The names of all buckets. `List` in `compute` is the only operation with a separate bucket.
 const NAMES: [&str; 4] = ["account", "compute", "network", "compute:List"];
-/// Whether calls of a class and controller may use the reserve.
+/// Each class and controller, and whether its calls may use the reserve.
 const LEAVES: [(Class, &str, bool); 6] = [
     (Class::Background, "node", false),
     (Class::Background, "adapter", false),
@@ -75,7 +75,6 @@ fn invariants_hold_for_random_input() {
     assert!(handed_in.get() >= CALLS * u64::from(test_support::cases(CASES)), "{} calls", handed_in.get());
 }
 
-/// Rates and bursts of all buckets.
 fn limits() -> impl Strategy<Value = [RateLimit; 4]> {
     let limit = (0.5..50.0_f64, 3..60_u32).prop_map(|(rate, burst)| RateLimit { rate, burst });
     [limit.clone(), limit.clone(), limit.clone(), limit]
@@ -87,7 +86,6 @@ fn config(limits: &[RateLimit; 4]) -> Config {
     Config { buckets: buckets.collect(), queue: LIMITS, ..Config::default() }
 }
 
-/// The test's data about a call.
 #[derive(Clone, Debug)]
 struct Known {
     call: Call,

@@ -32,7 +32,6 @@ fn second_of(scheduler: &mut Scheduler, call: Call) -> Ticket {
     scheduler.submit(Time::ZERO, call).expect("place")
 }
 
-/// Time at which a call is sent.
 fn sent_at(scheduler: &mut Scheduler, wanted: Ticket) -> Option<Time> {
     let mut now = Time::ZERO;
     loop {

@@ -24,12 +24,10 @@ impl Random {
         bits ^ (bits >> 31)
     }
 
-    /// Returns a number from 0 to `bound`, exclusive.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// Returns a number from 0 to 1.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -40,7 +38,6 @@ impl Random {
     }
 }
 
-/// A chain of calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) begins: Duration,
@@ -79,7 +76,6 @@ pub(crate) struct World {
     random: Random,
     /// The shortest and the longest latency of the vendor.
     latency: (Duration, Duration),
-    /// The vendor's answer to a call.
     pub(crate) vendor: Box<Vendor>,
 }
 
@@ -247,7 +243,6 @@ pub(crate) fn config(rate: f64, burst: u32) -> Config {
     }
 }
 
-/// The given percentile of the values.
 pub(crate) fn percentile(mut values: Vec<Duration>, percent: usize) -> Duration {
     values.sort_unstable();
     let rank = (values.len() * percent).div_ceil(100);

@@ -1,4 +1,4 @@
-//! A throttled batch, and a caller that then requests each of its objects separately.
+//! Tests a throttled batch, followed by a caller that requests each object of the batch separately.
 
 use std::time::Duration;
 
@@ -6,7 +6,6 @@ use cloud_budget::Time;
 
 use crate::{CallerAction, Client, Vendor, Verdict, World, clients::Budget};
 
-/// Number of objects in the batch.
 const OBJECTS: u32 = 500;
 /// Pause that the vendor requests after a throttle.
 const PAUSE: Duration = Duration::from_secs(30);

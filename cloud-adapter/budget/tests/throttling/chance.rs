@@ -5,12 +5,10 @@
 pub(crate) struct Chance(u64);
 
 impl Chance {
-    /// Creates a generator. A different seed gives a different run.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Returns a number from 0 to 1, uniformly distributed.
     pub(crate) fn uniform(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;

@@ -19,7 +19,6 @@ use self::{
 
 const MINUTES: Duration = Duration::from_mins(5);
 
-/// Asserts that at most `throttled` calls a minute are throttled, and that at least the share `used` of the allowed calls is served.
 #[track_caller]
 fn assert_within(figures: Figures, throttled: f64, used: f64) {
     assert!(figures.throttled <= throttled && figures.used >= used, "{figures:?}");

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use cloud_budget::Time;
 
-/// A bucket whose tokens are added at a rate, up to a burst.
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
     pub(crate) rate: f64,
@@ -17,7 +16,6 @@ pub(crate) struct Pace {
 const DUST: f64 = 1e-6;
 
 impl Pace {
-    /// Creates a full bucket.
     pub(crate) fn new(rate: f64, burst: f64) -> Self {
         Self { rate, burst, tokens: burst, at: Time::ZERO }
     }
@@ -27,7 +25,6 @@ impl Pace {
         self.at = self.at.max(now);
     }
 
-    /// Takes a token, if one is available.
     pub(crate) fn take(&mut self, now: Time) -> bool {
         self.tick(now);
         let there = self.tokens >= 1.0 - DUST;

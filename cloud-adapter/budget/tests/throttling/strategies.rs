@@ -13,25 +13,19 @@ use crate::{
 const CEILING: f64 = 10.0;
 /// Configured burst of all clients, in calls.
 const BURST: u32 = 20;
-/// Time from sending to the answer.
 const LATENCY: Duration = Duration::from_millis(50);
-/// Duration of each run.
 const RUN: Duration = Duration::from_mins(30);
 /// Time after which a client is expected to have adapted.
 const LEARNT: Duration = Duration::from_mins(5);
 
-/// Strategies against a vendor that throttles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strategy {
     /// 50 workers, exponential back-off, no limiter.
     Workers,
-    /// A fixed rate of 10 calls per second.
     Fixed,
     /// The strategy of the AWS SDKs.
     Cubic,
-    /// AIMD without memory.
     Aimd,
-    /// The budget of this project.
     Budget,
 }
 
@@ -40,10 +34,8 @@ impl Strategy {
     pub(crate) const ALL: [Self; 5] = [Self::Workers, Self::Fixed, Self::Cubic, Self::Aimd, Self::Budget];
 }
 
-/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figures {
-    /// Number of throttled calls per minute.
     pub(crate) throttled: f64,
     /// Served share of the allowed calls. Slightly above 1 if the vendor's burst was used, too.
     pub(crate) used: f64,

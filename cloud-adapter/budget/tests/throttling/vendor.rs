@@ -6,11 +6,10 @@ use cloud_budget::{Hint, Time};
 
 use crate::pace::Pace;
 
-/// A model of a vendor that limits calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Vendor {
     bucket: Pace,
-    /// Time for which the vendor refuses all calls after a throttle. Calls in this time do not prolong it.
+    /// Duration for which the vendor refuses all calls after a throttle. Calls during this time do not prolong it.
     lockout: Option<Duration>,
     locked_until: Time,
     retry_after: bool,
@@ -25,14 +24,11 @@ struct Foreign {
     next: Time,
 }
 
-/// The vendor's answer to a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Verdict {
-    /// Whether the vendor refuses the call.
     pub(crate) throttled: bool,
     /// `Retry-After` in whole seconds, if the vendor states it.
     pub(crate) retry_after: Option<Duration>,
-    /// Rate-limit headers, if the vendor sends them.
     pub(crate) hint: Option<Hint>,
 }
 
@@ -47,23 +43,20 @@ impl Vendor {
         Self { lockout: Some(lockout), ..self }
     }
 
-    /// Adds `Retry-After` to the vendor's refusals.
     pub(crate) fn with_retry_after(self) -> Self {
         Self { retry_after: true, ..self }
     }
 
-    /// Makes the vendor report its count with each answer.
+    /// Makes the vendor report the rate-limit headers with each answer.
     pub(crate) fn with_headers(self) -> Self {
         Self { headers: true, ..self }
     }
 
-    /// Adds another client that makes `rate` calls per second.
     pub(crate) fn with_foreign(self, rate: f64) -> Self {
         let every = Duration::from_secs_f64(1.0 / rate);
         Self { foreign: Some(Foreign { every, next: Time::ZERO }), ..self }
     }
 
-    /// The vendor's rate in calls per second.
     pub(crate) fn rate(&self) -> f64 {
         self.bucket.rate
     }
@@ -73,7 +66,6 @@ impl Vendor {
         self.bucket.rate = rate;
     }
 
-    /// Answers a call.
     pub(crate) fn call(&mut self, now: Time) -> Verdict {
         self.others(now);
         let locked = now < self.locked_until;
@@ -94,7 +86,6 @@ impl Vendor {
         Self { bucket, lockout, locked_until, retry_after: false, headers: false, foreign: None }
     }
 
-    /// Makes the other client's calls up to now.
     fn others(&mut self, now: Time) {
         while let Some(foreign) = &mut self.foreign
             && foreign.next <= now

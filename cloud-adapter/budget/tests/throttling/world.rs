@@ -10,15 +10,12 @@ use cloud_budget::Time;
 
 use crate::{Vendor, Verdict};
 
-/// A client of the vendor.
 pub(crate) trait Client {
     /// Returns the next action. Called until it returns a wait.
     fn next(&mut self, now: Time) -> CallerAction;
-    /// Reports that a call has returned.
     fn answered(&mut self, now: Time, call: u64, verdict: &Verdict);
 }
 
-/// The next action of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallerAction {
     /// Send the call with this number, which the client assigns.
@@ -27,12 +24,9 @@ pub(crate) enum CallerAction {
     Wait(Option<Time>),
 }
 
-/// The state of one run.
 #[derive(Debug)]
 pub(crate) struct World<C> {
-    /// The client under test.
     pub(crate) client: C,
-    /// The model of the vendor.
     pub(crate) vendor: Vendor,
     /// Time from sending a call to its answer. Whether the vendor throttles the call is decided at the time of sending.
     latency: Duration,
@@ -59,7 +53,6 @@ impl<C: Client> World<C> {
         }
     }
 
-    /// The calls that the vendor has received.
     pub(crate) fn log(&self) -> &Log {
         &self.log
     }
@@ -68,7 +61,6 @@ impl<C: Client> World<C> {
         self.now
     }
 
-    /// Advances the simulated time.
     pub(crate) fn run_until(&mut self, until: Time) {
         while self.now <= until {
             let wake = self.send();
@@ -100,7 +92,6 @@ impl<C: Client> World<C> {
         }
     }
 
-    /// Delivers the answers that are due.
     fn deliver(&mut self) {
         while let Some(&Reverse((at, number))) = self.under_way.peek()
             && at <= self.now
@@ -114,17 +105,14 @@ impl<C: Client> World<C> {
 }
 
 impl Log {
-    /// Number of calls that the vendor received in an interval.
     pub(crate) fn calls(&self, from: Time, until: Time) -> usize {
         self.between(from, until).count()
     }
 
-    /// Number of throttled calls per minute.
     pub(crate) fn throttled_per_minute(&self, from: Time, until: Time) -> f64 {
         ratio(self.between(from, until).filter(|(_, throttled)| *throttled).count(), until, from) * 60.0
     }
 
-    /// Number of served calls per second.
     pub(crate) fn served_per_second(&self, from: Time, until: Time) -> f64 {
         ratio(self.between(from, until).filter(|(_, throttled)| !throttled).count(), until, from)
     }

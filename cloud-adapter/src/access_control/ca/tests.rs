@@ -12,7 +12,6 @@ use crate::auth::{ServerIdentity, Tls, TlsFiles};
 
 type Data = Option<BTreeMap<String, ByteString>>;
 
-/// An API server with one Secret.
 struct Cluster {
     kube: FakeKube,
     port: KubePort,
@@ -29,7 +28,6 @@ impl Cluster {
         Self { kube, port, dir: tempfile::tempdir().expect("a folder") }
     }
 
-    /// Creates a replica with files of its own.
     fn replica(&self, name: &str) -> CaSecret {
         let dir = self.dir.path().join(name);
         fs::create_dir_all(&dir).expect("a created folder");

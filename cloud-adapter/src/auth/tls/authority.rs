@@ -10,12 +10,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::{TlsError, certificates, pair, unreadable};
 
-/// Lifetime of a certificate.
 pub(super) const LIFE_HOURS: u64 = 24;
-/// The time by which the validity of a certificate begins before it is issued, because clients' clocks may be slow.
+/// Certificates are valid from this long before they are issued, because clients' clocks may be slow.
 pub(super) const EARLIER: Duration = Duration::from_mins(10);
 
-/// The issuer of the server's certificates.
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     /// CA certificates that are sent with each certificate, for clients that trust a CA further up the chain.
@@ -52,7 +50,8 @@ impl Authority {
         let key = KeyPair::generate().map_err(refused)?;
         let mut params = CertificateParams::new(names).map_err(refused)?;
         params.distinguished_name = DistinguishedName::new();
-        // The name must differ from the CA's name: a certificate whose subject equals its issuer counts as self-signed. Source: RFC 5280,
+        // The name must differ from the CA's name, because a certificate whose subject equals its issuer counts as self-signed. Source: RFC
+        // 5280,
         // 3.2.
         params.distinguished_name.push(DnType::CommonName, "server of the cloud adapter contract");
         params.not_before = (now - EARLIER).into();

@@ -7,7 +7,7 @@ use x509_parser::{certificate::X509Certificate, parse_x509_certificate};
 
 use super::{TlsError, certificates, unreadable};
 
-/// Parses the certificate and its key. rustls checks later that the key matches the certificate.
+/// rustls checks later that the key matches the certificate.
 pub(super) fn read(
     certificate: &[u8],
     key: &[u8],

@@ -134,7 +134,6 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
     }
 }
 
-/// Returns the results of a look-up in the form that the snapshot stores.
 fn looked_up(asked: Instant, found: &BTreeMap<String, LookupResult>) -> LookedUp<Instance> {
     let mut read = LookedUp { asked, found: Vec::new(), gone: Vec::new() };
     for (id, answer) in found {

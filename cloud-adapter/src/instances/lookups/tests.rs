@@ -21,12 +21,9 @@ use crate::{
 
 /// Maximum number of IDs per vendor call.
 const BATCH: usize = 10;
-/// Number of items per page.
 const PAGE: usize = 20;
-/// The duration of a vendor call.
 const CALL: Duration = Duration::from_millis(100);
 
-/// A vendor with instances. The vendor records its calls.
 #[derive(Default)]
 struct Source {
     there: Mutex<BTreeSet<String>>,
@@ -135,12 +132,10 @@ impl Bed {
         self.lookups.get(wanted, Some(Instant::now()), &session).await
     }
 
-    /// Sets the results of the next look-ups.
     fn fails(&self, errors: impl IntoIterator<Item = Option<VendorError>>) {
         self.source.errors.lock().unwrap().extend(errors);
     }
 
-    /// Returns the sizes of the look-ups made so far.
     fn batches(&self) -> Vec<usize> {
         self.source.batches.lock().unwrap().iter().map(|(size, _)| *size).collect()
     }

@@ -196,7 +196,6 @@ fn command(program: &str, flags: impl IntoIterator<Item: AsRef<OsStr>>) -> Comma
     command
 }
 
-/// Parses the addresses, if this line of the log contains them.
 fn listens(line: &str) -> Option<(String, SocketAddr)> {
     let line: serde_json::Value = serde_json::from_str(line).ok()?;
     let field = |name: &str| Some(line.get("fields")?.get(name)?.as_str()?.to_owned());

@@ -96,7 +96,6 @@ fn resources_in_use_need_no_grant() {
     .expect_err("another Service's address");
 }
 
-/// The owner of a shared load balancer chooses its subnets and address pool, so these fields of another user's request are ignored.
 #[test]
 fn ignored_fields_of_a_sharer_need_no_grant() {
     let asks: fn(&mut LoadBalancerSpec) = |spec| {

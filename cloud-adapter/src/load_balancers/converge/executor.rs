@@ -33,16 +33,13 @@ pub(super) struct Executor<D: Driver> {
     pub(super) converger: Arc<Converger<D>>,
     pub(super) key: LoadBalancerKey,
     pub(super) task: Task<D::Detail, D::Step>,
-    /// The request that the task carries out.
     pub(super) order: Order,
     pub(super) orders: watch::Receiver<Order>,
-    /// The current priority of the task.
     pub(super) priority: watch::Receiver<Priority>,
     pub(super) progress: watch::Sender<Progress<D::Detail>>,
     /// The term in which the task runs. When the term ends, the task ends.
     pub(super) term: Term,
     pub(super) meter: Arc<Meter>,
-    /// The queue positions of the task's vendor calls.
     pub(super) position: QueuePosition,
     /// Whether a user waits for the task. This stays true after the priority was raised for traffic.
     pub(super) user_waits: bool,
@@ -50,7 +47,6 @@ pub(super) struct Executor<D: Driver> {
 }
 
 impl<D: Driver> Executor<D> {
-    /// Runs the task to its end.
     pub(super) async fn run(mut self: Box<Self>) {
         loop {
             let event = match &self.task.state {

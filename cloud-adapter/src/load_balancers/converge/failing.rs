@@ -1,5 +1,5 @@
-//! A vendor write that failed and that a task repeats. This module records when the failures began, and decides whether to report them.
-//! This module is pure.
+//! A task repeats a vendor write that failed. This module records when the failures began, and decides whether to report them. This module
+//! is pure.
 //!
 //! Failures that end the task are not counted here, because the caller gets such a failure as an error.
 
@@ -44,7 +44,7 @@ pub(super) struct Try<'a> {
 }
 
 impl<S: PartialEq> Failing<S> {
-    /// Adds a failure. A failure of another step replaces the earlier failures.
+    /// A failure of another step replaces the earlier failures.
     pub(super) fn add(before: Option<Self>, step: &Arc<S>, failed: Try<'_>) -> Self {
         let Try { error, unknown, next, now } = failed;
         let before = before.filter(|it| it.step == *step).map(|it| it.failure);

@@ -9,7 +9,6 @@ use tokio::{sync::watch, time::Instant};
 use super::{super::decide::End, Failure, Order};
 use crate::vendor::{Meter, QueuePosition};
 
-/// A running task, as seen by RPCs.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle<D> {
     pub(super) orders: watch::Sender<Order>,
@@ -20,12 +19,10 @@ pub(crate) struct Handle<D> {
     pub(super) origin: Origin,
     /// Counts the vendor calls of the task. Each answer reports the calls since the last answer.
     pub(super) meter: Arc<Meter>,
-    /// The queue positions of the task's vendor calls.
     pub(super) position: QueuePosition,
     pub(super) began: Instant,
 }
 
-/// The progress of a task.
 #[derive(Clone, Debug)]
 pub(crate) enum Progress<D> {
     /// The task is running.
@@ -37,7 +34,6 @@ pub(crate) enum Progress<D> {
 }
 
 impl<D: Clone> Handle<D> {
-    /// Returns the queue positions of the task's vendor calls.
     pub(crate) fn position(&self) -> &QueuePosition {
         &self.position
     }

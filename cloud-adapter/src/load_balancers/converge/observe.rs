@@ -98,7 +98,7 @@ impl<D: Driver> Executor<D> {
         }
     }
 
-    /// Reads one load balancer. `None`: the task needs a listing.
+    /// `None`: the task needs a listing.
     async fn look_up(&self, vendor_id: &str) -> Result<Option<View<Record<D>>>, VendorError> {
         let Converger { snapshot, driver, .. } = &*self.converger;
         let asked = Instant::now();

@@ -6,14 +6,12 @@ use tokio::time::Instant;
 use super::super::goal::Goal;
 use crate::{fence::check_tag, vendor::Purpose};
 
-/// The newest desired state of a key, and the caller that requested this state.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     pub(crate) goal: Goal,
     /// The writer's fence. When callers join a running task, the sequence of this fence does not change, because a new sequence would cause
     /// another write of tags.
     pub(crate) fence: Fence,
-    /// The caller, the owner and the priority.
     pub(crate) purpose: Purpose,
     /// The oldest observation time that the caller accepts.
     pub(crate) bound: Option<Instant>,
@@ -25,7 +23,7 @@ impl Order {
         Self { goal, fence, purpose: Purpose { deadline: None, ..purpose }, bound, number: 0 }
     }
 
-    /// Merges a newer request into this order. Returns whether the goal changed.
+    /// Returns whether the goal changed.
     ///
     /// If the goals differ, returns `STALE_FENCE` for an older fence of the same scope, and `OPERATION_CONFLICT` for a fence of another
     /// scope.

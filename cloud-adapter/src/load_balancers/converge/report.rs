@@ -7,12 +7,10 @@ use tokio::time::Instant;
 use super::{Converger, Handle, Progress};
 use crate::{driver::Driver, vendor::Vendor};
 
-/// A running task, as the status page shows it.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskReport {
     /// The UID of the owner.
     pub(crate) key: String,
-    /// The name of the owner.
     pub(crate) name: String,
     pub(crate) waits_for: String,
     /// The time at which the change was first requested. Each retry after a failure is a new task.

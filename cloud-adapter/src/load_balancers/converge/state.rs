@@ -1,4 +1,5 @@
-//! The state machine of a task. Pure: [`Task::step`] computes the next task from an event, and the executor does what its state says.
+//! The state machine of a task. Pure: [`Task::step`] computes the next task from an event, and the executor does what the state of the next
+//! task says.
 //!
 //! The table of transitions is in `docs/explain/tasks.md`.
 
@@ -54,7 +55,6 @@ pub(super) struct Write<S> {
     before: Option<Written<S>>,
 }
 
-/// What happened to a task.
 #[derive(Clone, Debug)]
 pub(super) enum Event<D, S> {
     Observed(Observation<D, S>),
@@ -71,7 +71,6 @@ pub(super) enum Event<D, S> {
     Published,
 }
 
-/// An observation, and the action that was decided after it.
 #[derive(Clone, Debug)]
 pub(super) struct Observation<D, S> {
     pub(super) decision: Decision<D, S>,
@@ -79,7 +78,6 @@ pub(super) struct Observation<D, S> {
     pub(super) proof: Instant,
     /// Whether this observation proves absence.
     pub(super) fresh: bool,
-    /// The vendor IDs of the key's load balancers.
     pub(super) vendor_ids: Vec<String>,
 }
 
@@ -99,7 +97,6 @@ impl From<Description> for Cloud {
     }
 }
 
-/// A task: its state, and the facts that all states need.
 #[derive(Clone, Debug)]
 pub(super) struct Task<D, S> {
     pub(super) state: State<D, S>,
@@ -117,14 +114,12 @@ pub(super) struct Task<D, S> {
     delay: Duration,
     /// The last step that failed because its object was busy or not found. The delay grows while the plan starts with this step.
     refused: Option<Arc<S>>,
-    /// Number of consecutive unknown outcomes.
     unknown: u32,
     /// The failures since the last write that was made.
     failing: Option<Failing<S>>,
 }
 
 impl<D, S: PartialEq + fmt::Display> Task<D, S> {
-    /// Creates a task, which first observes the cloud.
     pub(super) fn new(
         cloud: Cloud,
         history: History<D, S>,
@@ -148,7 +143,6 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
         }
     }
 
-    /// Returns the last failure of a write that the task tries again.
     pub(super) fn failure(&self) -> Option<&Failure> {
         self.failing.as_ref().map(Failing::failure)
     }

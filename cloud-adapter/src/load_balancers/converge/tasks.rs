@@ -6,10 +6,9 @@ use cloud_api_proto::{AdapterError, Reason};
 
 use super::super::memory::KeyName;
 
-/// Maximum number of tasks, which equals the number of calls that may be queued.
+/// Maximum number of tasks, which equals the default number of calls that may be queued.
 const TASKS_MAX: usize = 8192;
 
-/// The handles of running tasks, by key.
 #[derive(Debug)]
 pub(super) struct Tasks<H>(BTreeMap<KeyName, H>);
 

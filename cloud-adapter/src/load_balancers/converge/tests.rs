@@ -141,7 +141,6 @@ async fn create_of_unknown_outcome_is_not_repeated_within_the_horizon() {
     assert!(second - first >= CREATE_HORIZON.as_millis(), "{tries:?}");
 }
 
-/// Returns the report that callers get about a write that failed.
 fn failure_text(handle: &Handle<()>) -> Option<String> {
     match &*handle.progress.borrow() {
         Progress::Working { failure, .. } => {
@@ -243,7 +242,6 @@ async fn addresses_stay_reserved_while_a_load_balancer_is_recreated() {
     );
 }
 
-/// Returns the name of the task and what it waits for, as reported.
 fn reported(converger: &Converger<WriteOnly>) -> (String, String) {
     let (tasks, more) = converger.report(10);
     let [task] = &tasks[..] else { panic!("{tasks:?}") };
@@ -350,7 +348,6 @@ async fn newest_order_fails_with_the_end_of_the_term() {
     assert_eq!(error.reason, Reason::NotLeader);
 }
 
-/// Waits for a task to end, and returns the result.
 async fn ended(handle: Handle<()>) -> Result<End<()>, AdapterError> {
     let mut progress = handle.progress;
     loop {

@@ -28,7 +28,6 @@ fn goal(size: &str, recreate: Recreate) -> Goal {
     Goal::Present(Arc::new(desired), Terms { recreate, adoption: Adoption::Never, known: None })
 }
 
-/// Returns a complete load balancer that belongs to the key.
 fn record(id: &str, name: &str, state: LoadBalancerState) -> LoadBalancerRecord<()> {
     let summary = LoadBalancer {
         vendor_id: id.to_owned(),

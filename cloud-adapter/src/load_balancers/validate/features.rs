@@ -8,8 +8,8 @@ use cloud_api_proto::{
 
 use crate::driver::Description;
 
-/// The service-controller refuses the same before any call, in terms of the Service (`service-controller/src/plan/features.rs`); this error
-/// names fields of the contract, for every caller.
+/// The service-controller refuses the same features before any call, with an error about the Service
+/// (`service-controller/src/plan/features.rs`). This error names fields of the contract, because every caller gets it.
 fn refusal(need: &Need, cloud: &Description) -> Option<AdapterError> {
     let Need { field, capability, value, listener: _ } = *need;
     let text = match cloud.capability(capability) {

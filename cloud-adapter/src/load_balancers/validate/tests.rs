@@ -184,7 +184,6 @@ fn timeouts_are_bounded() {
     }
 }
 
-/// Vendors store all ranges with each listener, so the number of ranges times listeners is limited.
 #[test]
 fn source_ranges_are_bounded_with_the_listeners_that_they_are_for() {
     let judge = |ranges: u32| {

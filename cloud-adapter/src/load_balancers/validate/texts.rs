@@ -47,7 +47,7 @@ fn list(path: &str, texts: &[String]) -> Vec<Violation> {
     each.filter_map(|(at, text)| item_too_long(format!("{path}[{at}]"), text)).collect()
 }
 
-/// Returns the keys and values of a map that are too long, as violations. Each path contains the truncated key.
+/// Each path contains the truncated key.
 fn map(path: &str, texts: &BTreeMap<String, String>) -> Vec<Violation> {
     let each = texts.iter().flat_map(|(key, value)| {
         let shown: String = key.chars().take(KEY_SHOWN).collect();

@@ -19,10 +19,8 @@ const STEP: f64 = 5.0;
 /// The multiple of its target age above which a listing is marked as old.
 const OLD: f64 = 3.0;
 
-/// The text that explains the charts.
 const BUDGETS: &str = "Rate limits of calls to the cloud. The charts show the last 10 minutes; the thin line is the granted rate.";
 
-/// Renders all sections of the page.
 pub(super) fn sections(status: &AdapterStatus) -> String {
     let parts: [String; 8] = [
         Head(status).to_string(),
@@ -38,7 +36,6 @@ pub(super) fn sections(status: &AdapterStatus) -> String {
     format!("{head}<main>\n{}</main>\n", rest.concat())
 }
 
-/// The section with the identity and the state of the adapter.
 struct Head<'a>(&'a AdapterStatus);
 
 impl Display for Head<'_> {
@@ -139,7 +136,6 @@ fn budgets(status: &AdapterStatus) -> Table<7> {
     .note(BUDGETS)
 }
 
-/// Returns a table cell with the newest value and its chart.
 fn chart(now: impl Display, sparkline: impl Display) -> Cell {
     markup(format!("<span class=\"chart\">{sparkline}<b>{now}</b></span>"))
 }
@@ -293,7 +289,6 @@ fn writes(status: &AdapterStatus) -> Table<5> {
     .note(failed(status))
 }
 
-/// Renders the failed changes, counted by operation.
 fn failed(status: &AdapterStatus) -> String {
     let failed = status.writes.iter().filter(|it| it.outcome != "ok");
     let failed: Vec<&str> = failed.map(|it| it.operation.as_str()).collect();
@@ -303,7 +298,6 @@ fn failed(status: &AdapterStatus) -> String {
     format!("{} of {} failed: {}", failed.len(), status.writes.len(), Escaped(&grouped(&failed)))
 }
 
-/// Returns the entries in trouble first, and then the other entries.
 fn trouble_first<T>(all: &[T], is_trouble: impl Fn(&T) -> bool + Copy) -> impl Iterator<Item = &T> {
     all.iter().filter(move |it| is_trouble(it)).chain(all.iter().filter(move |it| !is_trouble(it)))
 }

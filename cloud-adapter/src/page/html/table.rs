@@ -4,19 +4,16 @@ use std::fmt::{self, Display};
 
 use super::text::Escaped;
 
-/// A column of a table.
 #[derive(Clone, Copy)]
 pub(super) struct Column {
     name: &'static str,
     class: &'static str,
 }
 
-/// Returns a column of short words.
 pub(super) const fn words(name: &'static str) -> Column {
     Column { name, class: "" }
 }
 
-/// Returns a column of numbers, right-aligned.
 pub(super) const fn number(name: &'static str) -> Column {
     Column { name, class: "number" }
 }
@@ -37,7 +34,6 @@ pub(super) enum Cell {
     Markup(String),
 }
 
-/// Returns a cell with text.
 pub(super) fn text(text: impl Display) -> Cell {
     Cell::Text(text.to_string())
 }
@@ -77,7 +73,6 @@ impl<const N: usize> Table<N> {
         Self { id, title, note: String::new(), empty, columns, rows: rows.collect() }
     }
 
-    /// Adds a text that explains the columns.
     pub(super) fn note(self, note: impl Into<String>) -> Self {
         Self { note: note.into(), ..self }
     }

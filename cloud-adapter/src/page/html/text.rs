@@ -25,7 +25,6 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Formats a duration in seconds.
 pub(super) struct Seconds(pub(super) f64);
 
 impl fmt::Display for Seconds {

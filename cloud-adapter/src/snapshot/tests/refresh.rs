@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// Runs the refresher while another future runs.
 async fn beside(bed: &Bed, act: impl Future<Output = ()>) {
     tokio::select! {
         () = bed.keep_fresh() => panic!("never ends"),
@@ -10,7 +9,6 @@ async fn beside(bed: &Bed, act: impl Future<Output = ()>) {
     }
 }
 
-/// Reads a watch for this duration.
 async fn watching(bed: &Bed, time: Duration) {
     let mut watcher = bed.watch(WatchOptions::default());
     let over = tokio::time::sleep(time);

@@ -1,6 +1,6 @@
 //! The watch protocol from the standby's side. This module is pure.
 //!
-//! Watches are not resumed: a replica follows one leader at a time, and begins with a listing.
+//! Watches are not resumed, because a replica follows one leader at a time, and begins with a listing.
 
 use std::{collections::BTreeMap, time::SystemTime};
 
@@ -11,21 +11,23 @@ use cloud_api_proto::v1alpha1::{
 
 use crate::{driver::Item, snapshot::checksum};
 
-/// One event of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Event<T> {
     /// A listing begins.
     Reset(Option<Scope>),
-    /// Some items of the listing.
     Items(Vec<T>),
-    /// The listing is complete.
-    Synced { count: u64, checksum: u64, observed: SystemTime },
-    /// A new or changed item.
+    Synced {
+        count: u64,
+        checksum: u64,
+        observed: SystemTime,
+    },
     Upsert(T),
     /// The key of a deleted item.
     Gone(String),
     /// There are no other changes up to this time.
-    Bookmark { observed: SystemTime },
+    Bookmark {
+        observed: SystemTime,
+    },
 }
 
 /// The leader violated the protocol, so the watch is restarted.
@@ -45,10 +47,8 @@ pub(super) enum Violation {
 /// The state of the protocol for one watch.
 #[derive(Debug, Default)]
 pub(super) enum Follower<T> {
-    /// No message has arrived yet.
     #[default]
     Waiting,
-    /// A listing is in progress.
     Listing(BTreeMap<String, T>),
     /// The listing is complete, and changes may be applied.
     Live,
@@ -88,7 +88,6 @@ impl<T: Item> Follower<T> {
     }
 }
 
-/// A message of one of the watches.
 pub(super) trait Message<T> {
     /// Returns the event of the message. `None`: the event belongs to a newer contract, or lacks its required time.
     fn event(self) -> Option<Event<T>>;

@@ -1,4 +1,4 @@
-//! Handles one request: it is sent, its answer is read, counted and classified by the driver, and the result is logged.
+//! Handles one request: sends it, reads and counts the answer, lets the driver classify the answer, and logs the result.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -14,7 +14,6 @@ use crate::{
     },
 };
 
-/// The result of a request that was sent.
 #[derive(Debug)]
 pub(super) struct SendResult {
     /// The result that the waiter gets.
@@ -25,7 +24,6 @@ pub(super) struct SendResult {
     pub(super) sent: Sent,
 }
 
-/// Everything that is needed to send requests.
 pub(in crate::vendor) struct Flight {
     pub(in crate::vendor) wire: Box<dyn Transport>,
     pub(in crate::vendor) classify: Arc<dyn Classify>,
@@ -43,7 +41,6 @@ impl fmt::Debug for Flight {
 }
 
 impl Flight {
-    /// Sends a request, reads the whole answer, and classifies it.
     pub(super) async fn send(&self, permit: Permit, job: &Job, waited: Duration) -> SendResult {
         let Job { operation, purpose, .. } = job;
         let (class, controller) = (translate::class(purpose.priority), purpose.caller.role.word());

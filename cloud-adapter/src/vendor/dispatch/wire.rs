@@ -17,7 +17,6 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum size of an answer. A page of a listing has some hundred KiB; larger answers are refused, so that they cannot exhaust the memory.
 const ANSWER_MAX: usize = 16 * 1024 * 1024;
 
-/// Sends requests to the vendor.
 pub(in crate::vendor) trait Transport: fmt::Debug + Send + Sync {
     /// Sends one request and reads the whole answer.
     ///
@@ -30,12 +29,11 @@ pub(in crate::vendor) trait Transport: fmt::Debug + Send + Sync {
     ) -> BoxFuture<'_, Result<VendorResponse, VendorError>>;
 }
 
-/// Connections to the vendor.
 #[derive(Debug)]
 pub(in crate::vendor) struct Wire(reqwest::Client);
 
 impl Wire {
-    /// Creates the client. Opens no connection yet. If `ca` is set, its PEM certificates are trusted in place of the system's CAs.
+    /// Opens no connection yet. If `ca` is set, its PEM certificates are trusted in place of the system's CAs.
     ///
     /// Returns an error if the TLS library cannot be set up, or a certificate cannot be read.
     #[expect(clippy::disallowed_methods, reason = "the only client, behind the permit")]
@@ -100,7 +98,7 @@ impl Transport for Wire {
     }
 }
 
-/// The error for an answer that is too large. The outcome of a write is unknown.
+/// If the answer to a write is too large, the outcome of the write is unknown.
 fn too_large(operation: Operation, place: &str) -> VendorError {
     let fault = if operation.write { Fault::OutcomeUnknown } else { Fault::Nonsense };
     VendorError::new(fault, format!("{operation}: {place}: the answer is larger than {ANSWER_MAX} bytes"))

@@ -1,4 +1,4 @@
-//! Tests of shared work: it is done as if its most urgent waiter were alone, and each waiter is refused by its own deadline.
+//! Tests that shared work is done as if its most urgent waiter were alone, and that each waiter is refused by its own deadline.
 
 use cloud_api_proto::v1alpha1::{Instance, cost::Source};
 use futures::future::{join, join_all};
@@ -16,7 +16,6 @@ use crate::{
 
 const PAGES: usize = 5;
 
-/// A collection with [`PAGES`] pages.
 struct Pages;
 
 impl Collection<Instance> for Pages {
@@ -46,7 +45,6 @@ fn within(seconds: u64, purpose: Purpose) -> Purpose {
     Purpose { deadline: Some(Instant::now() + Duration::from_secs(seconds)), ..purpose }
 }
 
-/// Makes one call for each of `calls` objects, all at once.
 async fn storm(vendor: &Arc<Vendor>, purpose: Purpose, calls: usize) {
     let session = vendor.session(purpose);
     let calls = (0..calls).map(|object| {

@@ -160,7 +160,6 @@ pub(in super::super) fn of_nodes(nodes: &[Node], now: Timestamp) -> Check {
     NODES.judged(&trouble.into_iter().collect::<Vec<_>>(), format!("{} nodes", nodes.len()))
 }
 
-/// The checks of the Services and of their endpoints.
 pub(in super::super) async fn services(cluster: &Cluster, reasons: &BTreeMap<String, String>) -> [Check; 2] {
     let api: Api<Service> = cluster.all();
     match cluster.ask("services", async { api.list(&ListParams::default()).await }).await {

@@ -96,7 +96,7 @@ fn what(question: &Question, bucket: &str, kind: Kind) -> String {
     }
 }
 
-/// Advises on families whose rate needs more calls in flight than the limit allows. `faster`: the advised rates, by family.
+/// Advises on families whose limit of calls in flight is too low for their rate. `faster`: the advised rates, by family.
 fn in_flight(question: &Question, case: &Case, faster: impl Fn(&str) -> Option<f64>) -> Vec<Advice> {
     let limits = &question.config.limits;
     let families = case.whole.calls.iter().filter_map(|calls| {

@@ -4,7 +4,6 @@ use proptest::prelude::*;
 use super::applied;
 use crate::limits::{Cloud, Question, Report, cases::CONVERGENCE_MAX, simulate};
 
-/// Returns the advice for a cluster of this size with this file.
 fn said(nodes: u32, services: u32, text: &str) -> String {
     let question = Question::new(nodes, services, text, Cloud::Sim).expect("valid");
     let advice = simulate(&question).advice;
@@ -48,7 +47,7 @@ const IN_TIME: f64 = CONVERGENCE_MAX.as_secs_f64();
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(test_support::cases(8)))]
 
-    /// After the advice is followed, nothing takes longer than the advice says, however low the limits were before.
+    /// After all advice is followed, each case takes at most [`IN_TIME`], however low the limits were before.
     #[test]
     fn followed_advice_is_sufficient(
         (nodes, services) in (0_u32..300, 0_u32..200), openstack: bool, digits in -4.0_f64..1.0, burst in 1_u32..40,

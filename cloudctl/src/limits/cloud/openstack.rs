@@ -69,7 +69,7 @@ fn listing(what: Collection, stock: Stock, size: Option<u32>) -> Vec<Operation> 
     }
 }
 
-/// Adds the network of its pods to the port of each instance, before the router gets the route.
+/// Before the router gets the routes, the driver adds the pod network of each node to the port of its instance.
 fn create_routes(routes: u32) -> Vec<Operation> {
     let ports = std::iter::repeat_n(UPDATE_PORT, usize::try_from(routes).unwrap_or(usize::MAX));
     std::iter::once(LIST_PORTS).chain(ports).chain([ADD_ROUTES]).collect()

@@ -22,7 +22,6 @@ fn driver() -> SimDriver {
     SimDriver::new(settings).expect("no token")
 }
 
-/// A public load balancer with one port.
 fn desired() -> DesiredLoadBalancer {
     let listener =
         Listener { port: 80, protocol: Protocol::Tcp.into(), node_port: Some(30_080), ..Listener::default() };

@@ -16,7 +16,6 @@ use crate::limits::{cloud::Collection, tally::Caller, world::Request};
 const AT_ONCE: u32 = 50;
 const SYNC_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// A load balancer that has to converge.
 #[derive(Debug)]
 pub(super) struct Balancer {
     object: Arc<str>,
@@ -24,14 +23,12 @@ pub(super) struct Balancer {
     /// the whole load balancer.
     joins: bool,
     pub(super) user: bool,
-    /// The remaining writes of this load balancer.
     writes: VecDeque<Operation>,
     pub(super) began: Time,
     pub(super) ready: Option<Time>,
 }
 
 impl Cluster {
-    /// Adds the load balancers of the setup.
     pub(super) fn add_load_balancers(&mut self, setup: &Setup) {
         let creation: VecDeque<_> = self.model.creation.iter().copied().collect();
         let kinds =
@@ -95,7 +92,7 @@ impl Cluster {
         }
     }
 
-    /// Whether the number of load balancers that users wait for is lower than the number of pages of a listing.
+    /// Whether reading this load balancer alone is cheaper than a listing: users wait for fewer load balancers than a listing has pages.
     fn is_worth_a_read(&self, at: usize) -> bool {
         let pages = self.listings.get(&Collection::LoadBalancers).map_or(0, |listing| listing.pages);
         let joins = self.balancers.get(at).is_some_and(|balancer| balancer.joins);

@@ -9,7 +9,6 @@ use cloud_budget::{Class, Ticket, Time};
 use super::{Cluster, ClusterEvent, adapter, page_size, settings};
 use crate::limits::{cloud::Collection, tally::Caller, world::Request};
 
-/// The adapter's listing of a collection.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     /// Time at which the last complete listing began.
@@ -20,7 +19,6 @@ pub(super) struct Listing {
     waiting: Vec<Waiter>,
 }
 
-/// A listing in progress.
 #[derive(Debug)]
 struct InProgress {
     began: Time,
@@ -39,7 +37,6 @@ struct Waiter {
     reader: Reader,
 }
 
-/// A reader of a listing.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reader {
     /// The adapter itself, which keeps the snapshot fresh.
@@ -53,7 +50,6 @@ pub(super) enum Reader {
 }
 
 impl Cluster {
-    /// Lists a collection because its refresh is due.
     pub(super) fn refresh(&mut self, what: Collection) {
         let caller = Caller { periodic: self.knows(what), ..adapter("refresh", Class::Background) };
         self.read(what, self.world.now(), caller, Reader::Refresher);
@@ -91,7 +87,6 @@ impl Cluster {
         }
     }
 
-    /// Handles the answer with a page.
     pub(super) fn page(&mut self, what: Collection) {
         if self.next_page(what) {
             return;
@@ -149,7 +144,6 @@ impl Cluster {
         }
     }
 
-    /// Schedules the next refresh after the last listing.
     pub(super) fn schedule(&mut self, what: Collection) {
         let period = self.period(what);
         let observed = self.listings.get(&what).and_then(|listing| listing.observed).unwrap_or_default();

@@ -8,7 +8,6 @@ use super::{Cluster, ClusterEvent, listings::Reader};
 use crate::limits::{cloud::Collection, tally::Caller, world::Request};
 
 impl Cluster {
-    /// Begins with the first batch.
     pub(super) fn begin_route_batch(&mut self) {
         let batch = self.routes_left.min(self.model.route_batch);
         if batch > 0 {
@@ -19,7 +18,6 @@ impl Cluster {
         }
     }
 
-    /// Sends the next call of the batch, if there is one.
     pub(super) fn send_route_call(&mut self) {
         let caller = Caller {
             class: Class::Traffic,
@@ -39,7 +37,6 @@ impl Cluster {
         }
     }
 
-    /// Ends a batch, and begins the next one.
     pub(super) fn end_route_batch(&mut self) {
         self.route_calls = None;
         self.begin_route_batch();

@@ -33,7 +33,7 @@ fn all_calls(scenario: &Scenario) -> u32 {
 fn a_small_cluster_starts_within_the_latency_of_its_calls() {
     let report = report((1, 1), "{}");
     let Report { bootstrap, .. } = &report;
-    // Buckets are empty at the beginning: the self-check waits 0.2 s for its token. Then each collection is listed once.
+    // The buckets are empty at the beginning, so the self-check waits 0.2 s for its token. Then each collection is listed once.
     assert_eq!(bootstrap.nodes_seconds, Some(0.6));
     assert_eq!(bootstrap.bound_by, None);
     assert_eq!(calls(bootstrap, "identity"), (1, 0));

@@ -8,7 +8,6 @@ use crate::{
 const PAGE: &str = include_str!("../../../../docs/limits.md");
 const COMMAND: &str = "$ cloudctl limits simulate --nodes 1000 --services 300 --limits limits.yaml\n";
 
-/// Returns the text between two other texts.
 fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
     let (_, rest) = text.split_once(before).expect("the page has the begin");
     rest.split_once(after).expect("the page has the end").0

@@ -19,7 +19,8 @@ fn sizes() -> impl Strategy<Value = ((u32, u32), Cloud, f64, u32)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(test_support::cases(8)))]
 
-    /// The rate does not change the latencies of the calls and the number of readers, so a higher rate costs at most a poll or two.
+    /// A higher rate changes neither the latencies of calls nor the number of readers. So a run with a higher rate takes at most a poll or
+    /// two longer.
     #[test]
     fn twice_the_rate_is_never_slower((size, cloud, rate, burst) in sizes()) {
         let (slow, fast) = (report(size, cloud, rate, burst), report(size, cloud, rate * 2.0, burst));
@@ -30,7 +31,6 @@ proptest! {
         }
     }
 
-    /// No bucket permits more calls than its rate and its burst allow.
     #[test]
     fn no_bucket_exceeds_its_limit((size, cloud, rate, burst) in sizes()) {
         let report = report(size, cloud, rate, burst);
@@ -43,7 +43,6 @@ proptest! {
         }
     }
 
-    /// Each Service is created by exactly its own writes.
     #[test]
     fn each_service_costs_its_planned_writes(((nodes, services), cloud, rate, burst) in sizes()) {
         let report = report((nodes, services), cloud, rate, burst);

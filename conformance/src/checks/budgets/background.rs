@@ -13,12 +13,12 @@ const BACKGROUND_BALANCERS: usize = 30;
 /// completion of an Ensure.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// common.proto, `Priority`: an urgent request does not queue behind background requests. Many writes wait for the end of a pause. The
-/// write of an urgent change is among the first of them, although the change was requested later.
+/// common.proto, `Priority`: an urgent request does not queue behind background requests. When a pause ends, the write of an urgent change
+/// is among the first writes, although many background writes were requested earlier.
 pub(super) async fn delays_no_ensure(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let cluster = cx.cluster();
-    // The load balancer exists, and the change only replaces its backends. So the path of the first write contains the load balancer's ID.
+    // The change only replaces the backends of an existing load balancer, so the path of the first write contains its ID.
     let urgent = |n| cluster.balancer("urgent").backends(machines.get(..n).unwrap_or_default());
     let built = cx.converge(&urgent(2)).await?;
     let proxy = cx.proxy()?;

@@ -9,7 +9,6 @@ use crate::checks::prelude::*;
 /// The maximum number of reads that are compared. Only one read must match, because the adapter's own periodic listings disturb some of
 /// them.
 const READS: usize = 3;
-/// Number of routes in one request.
 const ROUTES: u16 = 3;
 
 /// common.proto, `Cost`: the calls that an answer reports equal the calls that the vendor receives, in total and by family. For a change,
@@ -35,8 +34,8 @@ pub(super) async fn is_true(cx: &Context) -> Verdict {
     if cx.can("instances") { reads(cx).await } else { Ok(()) }
 }
 
-/// Compares the reported calls with the observed calls. The adapter's own listings belong to no request, so there is a lower and an upper
-/// bound.
+/// Compares the reported calls with the observed calls. The observed number has a lower and an upper bound, because the adapter's own
+/// listings belong to no request.
 async fn compare(cx: &Context, what: &str, work: impl Future<Output = Result<u64, Stop>>) -> Verdict {
     let proxy = cx.proxy()?;
     let mark = proxy.mark();

@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::load;
 use crate::checks::{budget, prelude::*};
 
-/// The service whose health shows which replica is the leader. The leader is the replica that reports `SERVING` for this service.
+/// The leader is the replica that reports `SERVING` for this service.
 const SERVICE: &str = "cloudadapter.v1alpha1.RouteService";
 /// The value of `SERVING` in grpc.health.v1.
 const SERVING: i32 = 1;
-/// The time limit for the answer of a leader. A replica that does not answer within this time is not the leader.
+/// A replica that does not answer within this time is not the leader.
 const ANSWER: Duration = Duration::from_secs(2);
 
 /// adapter_service.proto, `Budget`: one replica is killed under load and another replica takes over. The calls of both replicas together
@@ -38,7 +38,7 @@ pub(super) async fn keeps_to_the_budget(cx: &Context) -> Verdict {
     budget::kept(cx, &proxy.since(mark))
 }
 
-/// Returns the index of the replica that serves. The replica `but` is left out.
+/// Returns the index of the replica that serves, ignoring the replica `but`.
 async fn serving(cx: &Context, but: Option<usize>) -> Option<usize> {
     let replicas = cx.replicas(Role::RouteController).ok()?;
     for (number, replica) in replicas.iter().enumerate() {

@@ -9,7 +9,6 @@ use crate::checks::prelude::*;
 const FAMILY: &str = "network";
 /// Fraction of the configured rate that the vendor allows.
 const PART: f64 = 0.4;
-/// Burst that the vendor allows.
 const BURST: u32 = 10;
 /// The largest tolerated fraction of throttled calls after the rate has settled. It is not zero, because the adapter tries higher rates
 /// from time to time.
@@ -31,7 +30,7 @@ pub(super) async fn settles(cx: &Context) -> Verdict {
     let begun = proxy.mark();
     let (allowed, mark) = load::under(load::routes(cx, machine), async {
         tokio::time::sleep(timings.load).await;
-        // If the vendor is slow, the adapter may not use its whole bucket, even without throttling.
+        // A slow vendor may keep the adapter from using its whole bucket even without throttling, so measure the rate first.
         let unlimited = passed(&proxy.since(begun).only(in_bucket)) / timings.load.as_secs_f64();
         let allowed = bucket.rate.min(unlimited) * PART;
         expect::that(allowed > 0.0, "creating and deleting routes makes vendor calls", || "none".to_owned())?;
@@ -58,7 +57,6 @@ pub(super) async fn settles(cx: &Context) -> Verdict {
     })
 }
 
-/// Returns the number of calls that the vendor did not throttle.
 fn passed(calls: &Calls) -> f64 {
     count(&calls.only(|call| call.status.is_some_and(|status| status != 429)))
 }

@@ -7,14 +7,12 @@ use futures::future::{BoxFuture, Either, select, select_all};
 
 use crate::checks::prelude::*;
 
-/// Number of routes that are created and deleted concurrently.
+/// How many routes are created and deleted concurrently.
 const ROUTES: u16 = 16;
-/// Number of callers of each listing.
 const LISTERS: usize = 2;
 /// Interval at which refused callers retry, regardless of the retry delay.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Runs `work` while `load` generates calls.
 pub(in crate::checks) async fn under<T>(
     load: impl Future<Output = Result<Infallible, Stop>>,
     work: impl Future<Output = Result<T, Stop>>,
@@ -38,7 +36,7 @@ pub(in crate::checks) async fn everything(cx: &Context, machine: &Instance) -> R
 /// Creates and deletes routes. Each change needs its own vendor write. Never returns.
 pub(super) async fn routes(cx: &Context, machine: &Instance) -> Result<Infallible, Stop> {
     let (api, cluster) = (cx.route()?, cx.cluster());
-    // All writers use one fence, because concurrent requests may overtake each other.
+    // All writers use one fence, because concurrent requests may arrive in another order.
     let fence = cluster.route_fence();
     let flip = |n| -> BoxFuture<'_, Option<Infallible>> {
         Box::pin(flip(&api, &cluster, &fence, cluster.route(n, machine)))
@@ -80,7 +78,6 @@ async fn again_and_again<F: Future<Output = bool>>(ask: impl Fn() -> F) -> Optio
     }
 }
 
-/// Creates and deletes a route, repeatedly.
 async fn flip(api: &Api, cluster: &Cluster, fence: &Fence, upsert: RouteUpsert) -> Option<Infallible> {
     let removal = removal(&upsert);
     let mut laid = false;

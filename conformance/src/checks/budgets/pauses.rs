@@ -15,24 +15,22 @@ use crate::{checks::prelude::*, params::Pattern};
 const PAUSE: Duration = Duration::from_secs(2);
 /// A pause that is longer than [`DEADLINE`].
 const LONG: Duration = Duration::from_secs(5);
-/// The deadline of a call during the pause [`LONG`], and the time limit for an immediate refusal.
+/// `DEADLINE` is the deadline of a call during the pause [`LONG`]; `AT_ONCE` is the time limit for an immediate refusal.
 const DEADLINE: Duration = Duration::from_millis(2500);
 const AT_ONCE: Duration = Duration::from_millis(1250);
 /// The longest permitted retry delay for a pause of [`LONG`]. It includes jitter and a slow start.
 const DELAY_MAX: Duration = Duration::from_secs(20);
 /// Shortest permitted retry delay of a refusal for lack of budget.
 const RETRY_MIN: Duration = Duration::from_millis(500);
-/// Number of instances in a throttled batch.
 const BATCH: usize = 20;
 /// The maximum number of vendor calls for a throttled batch before the pause is over.
 const BATCH_CALLS_MAX: usize = 2;
-/// Number of callers that ignore retry delays.
 const IMPATIENT: usize = 4;
 
 /// common.proto, `REASON_VENDOR_THROTTLED`; adapter_service.proto, `Budget.paused_until`: after a Retry-After, the adapter sends no call of
 /// the bucket for any caller until the delay is over. Then calls continue.
 pub(super) async fn retry_after(cx: &Context) -> Verdict {
-    // Only one instance is read, for one caller. A second call in flight could not know about the pause.
+    // Read only one instance for one caller, because a second call in flight could not know about the pause.
     let (request, bucket) = live_read(cx, 1).await?;
     let proxy = cx.proxy()?;
     let mark = proxy.mark();

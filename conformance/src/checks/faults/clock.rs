@@ -2,7 +2,7 @@
 
 use crate::checks::{budget, budgets, prelude::*};
 
-/// The clock jumps one hour forward and back, and then one hour back and forward. It is right again at the end.
+/// One hour forward and back, then one hour back and forward, so that the clock is right at the end.
 const JUMPS: [&str; 4] = ["3600", "-3600", "-3600", "3600"];
 
 /// adapter_service.proto, `Budget`: a jump of the clock neither adds tokens nor stops calls.

@@ -37,7 +37,7 @@ async fn die_at<T>(cx: &Context, n: usize, work: impl Future<Output = Result<T, 
     let reached = held.reached(cx.params().timings.converge);
     match select(pin!(reached), pin!(work)).await {
         Either::Left((reached, _work)) => reached?,
-        // `work` may need fewer writes than without a fault. In this case, the adapter is killed after `work` is done, and the result must
+        // With a fault, `work` may need fewer writes than without. Then the adapter is killed after `work` is done, and the result must
         // still be right.
         Either::Right((done, _reached)) => {
             done?;

@@ -7,7 +7,6 @@ use futures::future;
 
 use crate::checks::prelude::*;
 
-/// Times after which callers cancel their request.
 const CANCELLED_AFTER: [Duration; 6] = [
     Duration::from_millis(10),
     Duration::from_millis(25),
@@ -18,7 +17,6 @@ const CANCELLED_AFTER: [Duration; 6] = [
 ];
 /// The time after which a request that was sent has certainly reached the adapter.
 const HEARD: Duration = Duration::from_millis(200);
-/// Pause between two fresh listings.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// load_balancer_service.proto, `EnsureLoadBalancer`: a cancelled call never interrupts the work. Each load balancer that the adapter began

@@ -20,7 +20,6 @@ pub(super) struct Undisturbed {
     with: Objects,
 }
 
-/// Numbers of objects in the cloud, if commands can list them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Objects {
     /// The number of objects with the owner tags of the check's cluster, as listed by `hooks.listOwned`.
@@ -132,7 +131,7 @@ pub(super) async fn undisturbed(cx: &Context, machines: &[Instance]) -> Result<U
     Ok(Undisturbed { builds, removes, before, with })
 }
 
-/// Returns the n-th load balancer of the check's cluster. It has two ports, so that its creation needs several writes.
+/// The load balancer has two ports, so that its creation needs several writes.
 pub(super) fn balancer(cx: &Context, n: usize, machines: &[Instance]) -> Balancer {
     cx.cluster().balancer(&format!("web-{n}")).listeners([tcp(80), tcp(443)]).backends(machines)
 }
@@ -151,7 +150,6 @@ pub(super) async fn one(cx: &Context, web: &Balancer, usual: &Undisturbed, when:
     expect::equal(&wants, &objects(cx).await?, &usual.with)
 }
 
-/// Asserts that the cluster owns no object any more.
 pub(super) async fn none(cx: &Context, usual: &Undisturbed, when: &str) -> Verdict {
     let listed = cx.load_balancers(&cx.cluster()).await?.items;
     expect::shown(listed.is_empty(), &format!("{when}: no object is left"), &listed)?;
@@ -178,7 +176,6 @@ fn accepted(calls: &Calls) -> Calls {
     calls.writes().only(|Call { reached, status, .. }| *reached && status.is_none_or(|status| status < 400))
 }
 
-/// Converts a number to the type that rules use.
 pub(super) fn number(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }

@@ -7,7 +7,6 @@ use futures::future;
 
 use crate::checks::{budget, budgets, prelude::*};
 
-/// Number of load balancers that are requested during the outage.
 const NEW: usize = 6;
 /// The interval at which refused callers retry, regardless of the retry delay. It is short enough to open circuit breakers.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
@@ -29,7 +28,7 @@ pub(super) async fn loses_nothing(cx: &Context) -> Verdict {
     let away = proxy.inject(Rule::all(), Action::ResetBefore);
     let asks = future::try_join_all(wanted.iter().map(|one| ask_in_vain(cx, one)));
     budgets::under(budgets::everything(cx, machine), async {
-        // These callers repeat their requests forever, so the time limit ends them.
+        // The time limit ends these callers, which repeat their requests forever.
         match tokio::time::timeout(outage, asks).await {
             Ok(Err(stop)) => Err(stop),
             Ok(Ok(_)) | Err(_) => Ok(()),

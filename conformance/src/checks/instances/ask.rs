@@ -13,12 +13,10 @@ use crate::checks::prelude::*;
 /// Maximum difference between the wall clocks of adapter and suite.
 const CLOCKS: Duration = Duration::from_secs(2);
 
-/// Returns a reference by provider ID.
 pub(super) fn by_id(id: &str) -> InstanceRef {
     InstanceRef { r#ref: Some(Ref::ProviderId(id.to_owned())), ..InstanceRef::default() }
 }
 
-/// Returns a reference by the Node's name.
 pub(super) fn by_name(name: &str) -> InstanceRef {
     InstanceRef { r#ref: Some(Ref::NodeName(name.to_owned())), ..InstanceRef::default() }
 }
@@ -64,7 +62,6 @@ pub(super) async fn one(
     expect::some(answer.results.into_iter().next(), "the answer has a result")
 }
 
-/// Returns the instance of a result. Fails if the instance does not exist.
 pub(super) fn existing(result: InstanceResult) -> Result<Instance, Stop> {
     expect::equal("a running instance EXISTS", &result.existence(), &Existence::Exists)?;
     expect::some(result.instance, "an instance that EXISTS is in the result")
@@ -78,7 +75,6 @@ pub(super) fn not_before(wants: &str, reported: Option<Timestamp>, asked: System
     expect::that(fresh, wants, || format!("the time is {reported:?}, and the request was sent at {asked:?}"))
 }
 
-/// Returns the time of the suite's wall clock.
 #[expect(clippy::disallowed_methods, reason = "the adapter reports times of the wall clock")]
 pub(super) fn wall() -> SystemTime {
     SystemTime::now()

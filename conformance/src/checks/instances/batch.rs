@@ -109,8 +109,8 @@ fn addresses(addresses: &[InstanceAddress]) -> Verdict {
     expect::that(addresses.iter().any(reachable), "an instance has an internal or external IP address", all)
 }
 
-/// instance_service.proto, `EXISTENCE_FOREIGN`: the adapter does not decide whether an instance of another provider or region exists. In
-/// particular, the adapter does not report it as GONE.
+/// instance_service.proto, `EXISTENCE_FOREIGN`: the adapter does not decide whether an instance of another provider or region exists, and
+/// must not report it as GONE.
 pub(super) async fn foreign(cx: &Context) -> Verdict {
     let sample = cx.params().samples.foreign_provider_id.clone();
     for id in sample.as_deref().into_iter().chain([FOREIGN]) {

@@ -18,7 +18,7 @@ use crate::checks::prelude::*;
 const LONGER: Duration = Duration::from_millis(500);
 
 /// instance_service.proto, `Evidence`: 404 for every call means a wrong endpoint or scope, and never proves that an instance is gone. The
-/// reason of an error is never such a proof either.
+/// error reported for these calls must not claim it either.
 pub(super) async fn all_404(cx: &Context) -> Verdict {
     let machines = cx.machines(3).await?;
     let nowhere = cx.proxy()?.inject(Rule::all(), Action::Answer(404));
@@ -38,7 +38,7 @@ pub(super) async fn all_404(cx: &Context) -> Verdict {
 pub(super) async fn empty_list(cx: &Context) -> Verdict {
     let machines = cx.machines(3).await?;
     let empty = cx.proxy()?.inject(Rule::lists_of("instances"), Action::EmptyPage);
-    // The watch may return an empty listing now, as the vendor does.
+    // The watch may return an empty listing now, because the vendor does so too.
     closed_or_refused(cx).await?;
     never_gone(cx, &machines).await?;
     empty.must_have_fired("a watch with max_staleness 0 lists again")?;
@@ -88,10 +88,10 @@ async fn all_exist(cx: &Context, machines: &[Instance]) -> Verdict {
     Ok(())
 }
 
-/// instance_service.proto, `EXISTENCE_NOT_VISIBLE`: a new instance that is not visible yet is not reported as GONE. If the command
-/// `lagReads` is set, the vendor's reads lag by the consistency horizon that `GetInfo` reports.
+/// instance_service.proto, `EXISTENCE_NOT_VISIBLE`: a new instance that reads do not show yet is not reported as GONE. The command
+/// `lagReads`, if it is set, delays the vendor's reads by the consistency horizon that `GetInfo` reports.
 pub(super) async fn newborn(cx: &Context) -> Verdict {
-    // This instance can serve as the witness.
+    // This older instance can serve as the witness, which proves that the adapter sees the right project.
     let witnesses = cx.machines(1).await?;
     all_exist(cx, &witnesses).await?;
     if cx.lane().hooks.has(Hook::LagReads) {

@@ -71,7 +71,7 @@ pub(super) async fn fingerprint(cx: &Context) -> Verdict {
     let wants = "an instance has the same fingerprint in a listing and in a batch";
     expect::equal(wants, &listed.fingerprint, &before.fingerprint)?;
     cx.hook(Hook::TouchInstance, &[("PROVIDER_ID", id)]).await?;
-    // The contract allows reads to lag this long.
+    // Reads may lag this long under the contract.
     tokio::time::sleep(cx.consistency()).await;
     let touched = now().await?;
     let wants = "a property that is not part of a Node does not change the fingerprint";

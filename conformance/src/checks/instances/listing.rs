@@ -15,7 +15,6 @@ use crate::checks::prelude::*;
 const ITEMS_MAX: usize = 512;
 /// The maximum size of one message in bytes. Source: the same rules.
 const BYTES_MAX: usize = 1024 * 1024;
-/// Time limit for one message.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The result of a watch that stops when synced. All its messages were verified.
@@ -56,7 +55,6 @@ fn sums(items: &[Instance], synced: &Synced) -> Verdict {
     expect::equal(wants, &synced.checksum, &sum)
 }
 
-/// Asserts that a listing contains these instances.
 pub(super) fn holds_all(items: &[Instance], machines: &[Instance]) -> Verdict {
     let keys: BTreeSet<&str> = items.iter().map(|item| item.provider_id.as_str()).collect();
     let lost: Vec<&str> =

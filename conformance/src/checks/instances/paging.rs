@@ -21,13 +21,11 @@ use crate::checks::prelude::*;
 const INSTANCES: usize = 600;
 /// Default of `samples.machines`.
 const FEW: usize = 10;
-/// Number of instances in INS-16.
 const TEN_THOUSAND: usize = 10_000;
 /// Maximum references in one batch, unless `GetInfo` reports less.
 const BATCH: usize = 500;
 /// Maximum time for which an adapter may retry before it reports the error.
 const TRIES: Duration = Duration::from_secs(30);
-/// Maximum time for a page.
 const PAGE: Duration = Duration::from_secs(10);
 
 /// Creates running instances, enough for several pages if `samples.machines` permits. Returns the instances and the number of pages of a
@@ -36,12 +34,12 @@ async fn crowd(cx: &Context) -> Result<(Vec<Instance>, u64), Stop> {
     let most = cx.params().samples.machines.unwrap_or(FEW);
     let machines = cx.new_machines(INSTANCES.min(most)).await?;
     let mut pages = usize::MAX;
-    // The adapter's periodic listings are counted, too, but are unlikely to disturb both attempts.
+    // The adapter's periodic listings are counted too, so there are two attempts. They are unlikely to disturb both.
     for _listing in 0..2 {
         let mark = cx.proxy()?.mark();
         holds_all(&cx.instances().await?.items, &machines)?;
         let calls = cx.proxy()?.since(mark).lists_of("instances");
-        // If the cursor is in the URL, each page has its own URL. Counting distinct URLs then ignores a second listing.
+        // If each page has its own URL, distinct URLs are counted, so that a concurrent listing does not change the result.
         let urls: BTreeSet<&str> = calls.0.iter().map(|call| call.path.as_str()).collect();
         let by_url = calls.0.iter().all(|call| call.method == Method::GET);
         pages = pages.min(if by_url { urls.len() } else { calls.len() });

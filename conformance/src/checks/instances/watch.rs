@@ -17,7 +17,6 @@ struct Follower {
     keys: BTreeSet<String>,
     /// Whether the listing since the last Reset is complete.
     synced: bool,
-    /// Number of Reset events since this watch began.
     resets: usize,
     token: String,
     bookmark: Option<Bookmark>,
@@ -36,7 +35,6 @@ impl Follower {
         Ok(Self { watch, keys, synced, resets: 0, token: token.to_owned(), bookmark: None })
     }
 
-    /// Applies one event.
     async fn step(&mut self) -> Verdict {
         let event = self.watch.event(BOOKMARK_INTERVAL_MAX).await?;
         let begun = self.resets > 0 || self.synced || matches!(event, Mirror::Reset(_));

@@ -31,7 +31,7 @@ pub(super) async fn invalid(cx: &Context) -> Verdict {
     .await
 }
 
-/// Asserts that nothing changes until the adapter must have read its file.
+/// Asserts that nothing changes for as long as the adapter may take to read its file.
 async fn kept(cx: &Context, before: &WatchStatusResponse) -> Verdict {
     let end = Instant::now() + cx.params().timings.reload;
     while Instant::now() < end {

@@ -10,7 +10,6 @@ use crate::{checks::prelude::*, lane, relay::Relay};
 
 /// Time tolerance for a busy adapter.
 const TOLERANCE: Duration = Duration::from_secs(30);
-/// Number of callers that share the connection.
 const CALLERS: usize = 4;
 /// The number of calls that each caller makes, both before and after the connection is replaced.
 const CALLS: u64 = 10;
@@ -20,7 +19,7 @@ const IDLE_PROBE: Duration = Duration::from_millis(200);
 /// reference/driver.md, "Server settings": the adapter asks an old connection to end. The client then opens a new connection. Calls in
 /// flight complete, and a watch continues for at least half a minute.
 ///
-/// The check connects through a relay that counts connections. Its client repeats a call only if the call was certainly not executed.
+/// The check connects through a relay that counts connections. The client repeats a call only if the call was certainly not executed.
 pub(super) async fn age(cx: &Context) -> Verdict {
     let Some(age) = cx.params().timings.connection_age else {
         return Err(Stop::skipped("timings.connectionAge is not set"));

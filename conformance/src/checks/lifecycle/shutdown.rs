@@ -14,13 +14,13 @@ use crate::checks::prelude::*;
 const SERVING: i32 = 1;
 /// Limit for conditions without a deadline in the contract.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The time limit for a takeover after the Lease was released. It is well below the expiry of a Lease that was not released. Source:
+/// The time limit for a takeover after the Lease was released, well below the time in which an unreleased Lease expires. Source:
 /// replicas.md, "When the leader changes".
 const HAND_OVER: Duration = Duration::from_secs(6);
 
-/// common.proto, `REASON_DRAINING`: an adapter that is about to stop refuses new work with DRAINING, also on its watches. It completes the
-/// vendor calls in flight, and releases its Lease. Another replica takes over at once, and no call through the endpoint of all replicas
-/// fails.
+/// common.proto, `REASON_DRAINING`: an adapter that is about to stop refuses new work with DRAINING and ends its watches with it. It
+/// completes the vendor calls in flight, and releases its Lease. Another replica takes over at once. No call through the endpoint of all
+/// replicas fails.
 pub(super) async fn graceful(cx: &Context) -> Verdict {
     let web = cx.web(2).await?;
     cx.converge(&web).await?;
@@ -39,7 +39,7 @@ pub(super) async fn graceful(cx: &Context) -> Verdict {
     let process = cx.replica_process(at);
     let (stopped, drained) = tokio::join!(process.stop(), async {
         let drained = drains(cx, &leader).await;
-        // The held call is released in any case, because the process cannot end while the call is held.
+        // Release the held call even after a failure, because the process cannot end while a call is held.
         held.release();
         drained?;
         farewell(&mut watch).await
@@ -56,7 +56,7 @@ pub(super) async fn graceful(cx: &Context) -> Verdict {
     expect::equal("the next leader finishes the work: there is one load balancer", &listing.items.len(), &1)
 }
 
-/// Asserts that the vendor calls that began before the process ended were answered. Calls of the next leader may still be in flight.
+/// Asserts that the vendor answered the calls that began before the process ended. Calls of the next leader may be in flight.
 async fn whole(cx: &Context, mark: usize, gone: Instant) -> Verdict {
     let proxy = cx.proxy()?;
     let began = || proxy.since(mark).only(|call| call.started <= gone);
@@ -90,7 +90,6 @@ async fn serves(replica: &Api) -> bool {
     health.is_ok_and(|status| status == SERVING)
 }
 
-/// Starts a caller that makes calls through the endpoint of all replicas.
 fn load(cx: &Context) -> Result<Load, Stop> {
     let (api, cluster) = (cx.service()?.off_record(), cx.cluster());
     let mut load = Load::default();
@@ -107,7 +106,7 @@ async fn drains(cx: &Context, leader: &Api) -> Verdict {
     let wants = "new calls are refused with DRAINING while the process completes its vendor calls";
     cx.until(TIMEOUT, wants, || async {
         match leader.put_backend_set(set.clone()).await {
-            // The process has not received its signal yet, so it still accepts calls.
+            // The signal has not reached the process yet, so it still accepts calls.
             Ok(_) => Ok(None),
             Err(error) if error.reason == Reason::Draining => Ok(Some(())),
             Err(error) => Err(Stop::failed(wants, error.to_string())),
@@ -118,7 +117,6 @@ async fn drains(cx: &Context, leader: &Api) -> Verdict {
     expect::that(!serves(leader).await, wants, || "SERVING".to_owned())
 }
 
-/// Asserts that a watch ends with DRAINING.
 async fn farewell(watch: &mut Watch<WatchInstancesResponse>) -> Verdict {
     let wants = "a watch ends with DRAINING";
     let end = Instant::now() + TIMEOUT;

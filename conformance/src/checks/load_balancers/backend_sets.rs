@@ -32,7 +32,7 @@ pub(super) async fn delta_equals_full(cx: &Context) -> Verdict {
     let api = cx.service()?;
     let answer = api.put_backend_set(put("by-delta", &Content::Delta(delta))).await?;
     expect::equal("size is the number of backends: 3, minus 1, plus 1", &answer.size, &3)?;
-    // This upload succeeds only if the content is the same. If the content differed, the adapter would refuse the ID as used.
+    // This upload succeeds only if the content is the same. Otherwise the adapter would refuse the ID, because other content uses it.
     api.put_backend_set(put("by-delta", &whole)).await?;
     let other = api.put_backend_set(put("by-delta", &full(std::slice::from_ref(kept)))).await;
     expect::refused(other, Reason::FieldInvalid)?;
@@ -46,9 +46,8 @@ pub(super) async fn delta_equals_full(cx: &Context) -> Verdict {
     expect::shown(nothing, wants, &same)
 }
 
-/// common.proto, `REASON_BACKEND_SET_UNKNOWN`: the adapter asks for a set that was never put or that it no longer has. This applies to an
-/// Ensure that refers to the set, and to a delta based on the set. Nothing changes until the caller puts the set; then the Ensure
-/// continues.
+/// common.proto, `REASON_BACKEND_SET_UNKNOWN`: the adapter asks for a set that it does not have, when an Ensure refers to the set or a
+/// delta is based on it. Nothing changes until the caller puts the set; then the Ensure continues.
 pub(super) async fn unknown_is_reported(cx: &Context) -> Verdict {
     let web = cx.web(2).await?;
     let api = cx.service()?;
@@ -79,7 +78,6 @@ fn naming(balancer: &Balancer, id: &str, content: &Content) -> Balancer {
     named
 }
 
-/// Returns the number of backends of each load balancer of the check's cluster.
 async fn backends(cx: &Context) -> Result<Vec<u32>, Stop> {
     let items = cx.load_balancers(&cx.cluster()).await?.items;
     Ok(items.iter().map(|one| one.backends).collect())

@@ -109,8 +109,9 @@ async fn follows_policy(cx: &Context, changed: Balancer, first: &str) -> Verdict
     expect::equal("the new load balancer replaces the old one", &keys(cx).await?, &vec![changed.key()])
 }
 
-/// load_balancer_service.proto, `LoadBalancerKey`: names are only for display. The Service or the cluster is renamed, or the class changes.
-/// There is still one load balancer with the key (the former one if the class is refused), and deleting it leaves nothing behind.
+/// load_balancer_service.proto, `LoadBalancerKey`: names are only for display. The check renames the Service and the cluster, and changes
+/// the class. There is still one load balancer with the key (the former one if the class is refused), and deleting it leaves nothing
+/// behind.
 pub(super) async fn names(cx: &Context) -> Verdict {
     let web = cx.web(1).await?;
     let before = cx.converge(&web).await?;

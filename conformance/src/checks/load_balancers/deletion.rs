@@ -33,7 +33,7 @@ pub(super) async fn by_key(cx: &Context) -> Verdict {
     nothing_is_left(cx).await
 }
 
-/// Asserts that nothing is left after the answer ABSENT. Checks the listing, and also the cloud if there is a command to list its objects.
+/// Asserts that nothing is left after the answer ABSENT: neither in the listing, nor in the cloud if a command lists its objects.
 async fn nothing_is_left(cx: &Context) -> Verdict {
     // If the adapter serves only one cluster, all checks share this cluster, so other objects may exist.
     if cx.lane().params.cluster_id.is_none() && cx.lane().hooks.has(Hook::ListOwned) {
@@ -61,7 +61,6 @@ pub(super) async fn while_creating(cx: &Context) -> Verdict {
     deleted_at(cx, "unanswered", Action::HoldAfter).await
 }
 
-/// Deletes a load balancer during its creation, while its first write is held.
 async fn deleted_at(cx: &Context, name: &str, held: Action) -> Verdict {
     let cluster = cx.cluster();
     let machines = cx.machines(1).await?;

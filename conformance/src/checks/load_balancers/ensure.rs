@@ -8,12 +8,9 @@ use futures::future;
 use super::{keys, vendor_id};
 use crate::checks::prelude::*;
 
-/// Number of repetitions of an Ensure.
 const REPEATS: usize = 5;
-/// Number of callers with the same request.
 const CALLERS: usize = 8;
-/// The numbers of load balancers that are requested from a restarted adapter. The first run requests only some of them, the second run
-/// requests all.
+/// The numbers of load balancers that are requested from a restarted adapter in two runs.
 const FIRST_SERVICES: usize = 2;
 const SERVICES: usize = 6;
 /// The number of the adapter's own periodic calls that are tolerated. It is smaller than the number of load balancers, so one additional
@@ -49,7 +46,7 @@ pub(super) async fn repeat_is_free(cx: &Context) -> Verdict {
         let cost = answer.cost.unwrap_or_default();
         expect::equal("the Cost without changes is 0 vendor calls", &cost.vendor_calls, &0)?;
     }
-    // The adapter's periodic refreshes are listings, and there are fewer of them than of these requests.
+    // The adapter's periodic refreshes are listings, and they are fewer than the requests of this check.
     let calls = cx.proxy()?.since(mark);
     let caused = calls.only(|call| call.list.is_none());
     let few = caused.is_empty() && calls.len() < REPEATS;
@@ -108,7 +105,7 @@ pub(super) async fn identical_join(cx: &Context) -> Verdict {
     expect::equal("all callers get one load balancer", &made, &1)
 }
 
-/// Sends these requests concurrently until all are ACTIVE with the same ID. Returns the writes that the vendor accepted.
+/// Sends these requests concurrently until all load balancers are ACTIVE and have the same ID. Returns the writes that the vendor accepted.
 async fn writes_of(cx: &Context, same: &[Balancer]) -> Result<usize, Stop> {
     for balancer in same {
         cx.put(balancer).await?;

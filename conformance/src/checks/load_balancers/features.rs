@@ -15,7 +15,6 @@ use futures::future::{self, BoxFuture};
 use super::vendor_id;
 use crate::checks::prelude::*;
 
-/// A change of a specification.
 type Change = fn(&mut LoadBalancerSpec);
 
 /// The features that can be added to an existing load balancer. Each has a capability and, if the capability has a list of values, a value.

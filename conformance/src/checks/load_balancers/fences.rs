@@ -41,7 +41,6 @@ pub(super) async fn newer_supersedes(cx: &Context) -> Verdict {
     expect::shown(newest, "the listing has the fence of the writer that completed it", &writer)
 }
 
-/// Sends the newer request while the first write of the older request is held.
 async fn taken_over(proxy: &Proxy, api: &Api, old: &Balancer, new: &Balancer) -> Verdict {
     let held = proxy.inject(Rule::writes().nth(1), Action::HoldAfter);
     let newer = async {

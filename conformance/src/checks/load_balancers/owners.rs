@@ -94,7 +94,6 @@ pub(super) async fn adoption(cx: &Context) -> Verdict {
     expect::equal(wants, &vendor_id(&answer)?, &found.as_str())
 }
 
-/// Adopts the load balancer whose ID the caller names.
 async fn taken_by_id(cx: &Context, mail: &Balancer) -> Verdict {
     let mail = adopting(mail.clone(), Adoption::ById);
     let known = mail.request.known.clone().unwrap_or_default().vendor_ids.unwrap_or_default();
@@ -115,7 +114,7 @@ async fn tags_first(
     let second = proxy.inject(Rule::writes().nth(2), Action::HoldBefore);
     let mut adoption = pin!(cx.converge(mail));
     tokio::select! {
-        // The adapter may need only one write, so the adoption may end first.
+        // The adapter may need only one write, so the adoption may end before a second write is held.
         answer = &mut adoption => answer,
         held = second.reached(NEXT_WRITE) => {
             held?;
@@ -136,7 +135,6 @@ fn another_cluster(cx: &Context) -> Result<Cluster, Stop> {
     }
 }
 
-/// Sets the vendor ID that the caller knows.
 fn named(mut balancer: Balancer, id: &str) -> Balancer {
     let ids = [("loadbalancer".to_owned(), id.to_owned())].into();
     balancer.request.known = Some(Known { vendor_ids: Some(VendorIds { ids }), ..Known::default() });

@@ -12,7 +12,6 @@ use crate::checks::prelude::*;
 
 /// Time within which an adapter makes its next write.
 const NEXT_WRITE: Duration = Duration::from_secs(30);
-/// Number of writes that the vendor refuses with a conflict.
 const CONFLICTS: u64 = 2;
 
 /// load_balancer_service.proto, `LOAD_BALANCER_STATE_ERROR`: answers and listings report a load balancer in the vendor's error state as
@@ -124,8 +123,8 @@ pub(super) async fn partial(cx: &Context) -> Verdict {
     expect::equal("vendor_ids has the orphan's ID as `loadbalancer`", &id, &Some(orphan.vendor_id.as_str()))
 }
 
-/// load_balancer_service.proto, `EnsureLoadBalancer`: if the request is repeated, the adapter corrects a change by hand within the drift
-/// period, and then has nothing left to do. The adapter must notice the change by itself: the check watches, as controllers do, and makes
+/// load_balancer_service.proto, `EnsureLoadBalancer`: if the request is repeated, the adapter corrects a manual change within the drift
+/// period, and then makes no further change. The adapter must notice the change by itself: the check watches, as controllers do, and makes
 /// no live request.
 pub(super) async fn drift(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;

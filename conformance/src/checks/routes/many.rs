@@ -6,7 +6,6 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use super::{apply, became};
 use crate::checks::{budget, prelude::*};
 
-/// Number of routes.
 const ROUTES: u16 = 1000;
 /// Number of routes that are requested one by one. The burst of a rate limit allows more, so a cloud with large batches creates them
 /// quickly.
@@ -25,7 +24,7 @@ pub(super) async fn thousand(cx: &Context) -> Verdict {
     let mut routes: Vec<RouteUpsert> =
         (0..ROUTES).zip(hops).map(|(n, machine)| cluster.route(n, machine)).collect();
     let single = routes.split_off(routes.len().saturating_sub(SINGLE));
-    // All writers use one fence, because concurrent requests may overtake each other.
+    // All writers use one fence, because concurrent requests may arrive in another order.
     let fence = cluster.route_fence();
     let request = |upserts: &[RouteUpsert]| ApplyRoutesRequest {
         fence: Some(fence.clone()),

@@ -36,9 +36,9 @@ pub(super) async fn foreign_survive(cx: &Context) -> Verdict {
     is_as_it_was(cx, &neighbour, &theirs).await
 }
 
-/// route_service.proto, `ApplyRoutes`: a deletion needs the key and ownership. A cluster owns a route with its tag or description. A route
-/// without any owner belongs to the cluster if the destination is inside the cluster's CIDRs and the next hop is the instance of the named
-/// node. The vendor's ID is a hint, not a proof.
+/// route_service.proto, `ApplyRoutes`: a deletion needs the key and ownership. A cluster owns a route that has its tag or description. A
+/// route without any owner belongs to the cluster if the destination is inside the cluster's CIDRs and the next hop is the instance of the
+/// named node. The vendor's ID is a hint, not a proof.
 pub(super) async fn deletes(cx: &Context) -> Verdict {
     let [first, second] = &cx.these_machines().await?;
     let (cluster, neighbour) = (cx.cluster(), cx.new_cluster());
@@ -130,8 +130,8 @@ fn deleting(cluster: &Cluster, delete: RouteDelete) -> ApplyRoutesRequest {
     ApplyRoutesRequest { deletes: vec![delete], ..cluster.routes(Vec::new()) }
 }
 
-/// route_service.proto, `RouteResult.Outcome`: an existing route without owner, of another cluster or of another node makes the item a
-/// CONFLICT, explained in `error`, and stays unchanged. The watch reports the overlapping routes. Other items are applied.
+/// route_service.proto, `RouteResult.Outcome`: an item is a CONFLICT, explained in `error`, if a route without owner, of another cluster or
+/// of another node exists. That route stays unchanged, and the watch reports the overlap. Other items are applied.
 pub(super) async fn conflict(cx: &Context) -> Verdict {
     let [first, second] = &cx.these_machines().await?;
     let (cluster, neighbour) = (cx.cluster(), cx.new_cluster());

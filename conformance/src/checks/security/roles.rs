@@ -11,10 +11,8 @@ use tonic::Code;
 use super::{HEALTH, METHODS, NOWHERE, garbage};
 use crate::checks::prelude::*;
 
-/// The roles with a valid identity, with or without permissions.
 const CALLERS: [Role; 5] =
     [Role::NodeController, Role::ServiceController, Role::RouteController, Role::Operator, Role::Stranger];
-/// The methods that change objects and have dry runs.
 const CHANGES: [&str; 3] = ["EnsureLoadBalancer", "DeleteLoadBalancer", "ApplyRoutes"];
 /// A method in a version that is not served, and a method that exists in no version.
 const OTHER_VERSION: &str = "/cloudadapter.v9.RouteService/ApplyRoutes";
@@ -41,12 +39,11 @@ pub(super) async fn matrix(cx: &Context) -> Verdict {
     other_cluster(cx).await
 }
 
-/// Whether the adapter serves a method. It must serve each service whose capability it reports.
 fn is_served(cx: &Context, path: &str) -> bool {
     capability_of(path).is_none_or(|name| cx.can(name))
 }
 
-/// Whether a role is used: an adapter without routes need not know the role of the route-controller.
+/// A role is tested only if the adapter has its capability: an adapter without routes need not know the role of the route-controller.
 fn works(cx: &Context, role: Role) -> bool {
     duty_of(role).is_none_or(|name| cx.can(name))
 }
@@ -63,7 +60,6 @@ fn capability_of(path: &str) -> Option<&'static str> {
     }
 }
 
-/// The capability that a role needs.
 fn duty_of(role: Role) -> Option<&'static str> {
     match role {
         Role::NodeController => Some("instances"),
@@ -73,8 +69,8 @@ fn duty_of(role: Role) -> Option<&'static str> {
     }
 }
 
-/// Returns whether the contract allows a role to call a method. Which changes an operator may make depends on the request; the function
-/// `operator` tests that.
+/// Returns whether the contract allows a role to call a method. What an operator may change depends on the request, which the function
+/// `operator` tests.
 fn reaches(role: Role, path: &str) -> bool {
     let (service, method) = path.rsplit_once('/').unwrap_or_default();
     let is = |name: &str| service.ends_with(name);
@@ -91,7 +87,7 @@ fn reaches(role: Role, path: &str) -> bool {
 /// Asserts that a call was authorized. The call may still fail for another reason.
 fn admitted<T: std::fmt::Debug>(role: Role, path: &str, answer: CallResult<T>) -> Verdict {
     let Err(error) = answer else { return Ok(()) };
-    // An operator's change without a context may be refused for either reason.
+    // The adapter may refuse an operator's change without a context either for the missing context or for the role.
     if role == Role::Operator && CHANGES.iter().any(|method| path.ends_with(method)) {
         return Ok(());
     }
@@ -108,7 +104,7 @@ fn forbidden<T: std::fmt::Debug>(role: Role, path: &str, answer: CallResult<T>) 
     })
 }
 
-/// A role may also call other versions of its service. An unknown method is UNIMPLEMENTED for callers that may call its service.
+/// A role may also call other versions of its service. A caller that may call a service gets UNIMPLEMENTED for an unknown method of it.
 async fn unknown_methods(cx: &Context) -> Verdict {
     let asked = |pair: &(Role, &'static str)| works(cx, pair.0) && is_served(cx, pair.1);
     let theirs = [(Role::RouteController, OTHER_VERSION), (Role::NodeController, NO_METHOD)];

@@ -20,7 +20,6 @@ const READ_AGAIN: Duration = Duration::from_secs(2);
 /// Number of consecutive vendor calls with new credentials after which the rotation counts as done. An adapter needs fewer calls to verify
 /// new credentials.
 const ROW: usize = 10;
-/// The roles that call while certificate and tokens change.
 const ROLES: [Role; 3] = [Role::NodeController, Role::ServiceController, Role::RouteController];
 
 /// security.md, "Rotation": the adapter starts to use new vendor credentials while the old ones are valid, and then no longer uses the old
@@ -42,7 +41,6 @@ pub(super) async fn credentials(cx: &Context) -> Verdict {
     load.whole("no call fails while vendor credentials are replaced")
 }
 
-/// Live look-ups of instances.
 fn reads(cx: &Context, load: &mut Load, machines: &[Instance]) -> Result<(), Stop> {
     let (api, cluster) = (cx.node()?.off_record(), cx.cluster());
     let ids: Vec<String> = machines.iter().map(|machine| machine.provider_id.clone()).collect();
@@ -75,7 +73,6 @@ fn since(cx: &Context, mark: usize) -> Calls {
     cx.lane().proxy.as_ref().map(|proxy| proxy.since(mark)).unwrap_or_default()
 }
 
-/// The credentials that calls use.
 fn named(calls: &Calls) -> BTreeSet<u64> {
     calls.0.iter().filter_map(|call| call.credentials).collect()
 }
@@ -98,8 +95,8 @@ async fn in_force(cx: &Context, before: Option<BTreeSet<u64>>) -> Result<(), Sto
     .await
 }
 
-/// security.md, "Rotation": new connections get the new serving certificate, the adapter accepts a new token in the same way as the old
-/// one, and no call of existing or new callers fails.
+/// security.md, "Rotation": new connections get the new serving certificate. The adapter accepts a new token in the same way as the old
+/// one. No call of an existing or a new caller fails.
 pub(super) async fn certificates_and_tokens(cx: &Context) -> Verdict {
     let context = cx.cluster().context();
     let mut load = Load::default();
@@ -139,7 +136,6 @@ async fn newcomers(cx: &Context) -> Verdict {
     Ok(())
 }
 
-/// The certificate that the adapter presents to a new connection.
 async fn shown(cx: &Context) -> Result<CertificateDer<'static>, Stop> {
     let wants = "the adapter presents a certificate of its CA";
     certificate(&cx.lane().params).await.map_err(|error| Stop::failed(wants, format!("{error:#}")))

@@ -10,9 +10,7 @@ use crate::checks::prelude::*;
 const TOLERANCE: Duration = Duration::from_secs(30);
 /// The HTTP statuses of refusals by the proxy. Each refusal repeats the credentials of the call, as the refusals of some vendors do.
 const REFUSALS: [u16; 6] = [400, 404, 409, 500, 403, 401];
-/// Number of letters shown around a match.
 const AROUND: usize = 60;
-/// Pages of the port of metrics and probes.
 const PAGES: [&str; 3] = ["metrics", "readyz", "healthz"];
 
 /// reference/driver.md, "Callers and roles": the adapter never discloses secrets. Even if the vendor's answer repeats the credentials, no
@@ -44,7 +42,6 @@ pub(super) async fn canary(cx: &Context) -> Verdict {
     search.at_log()
 }
 
-/// The text to find, and the context of the check.
 struct SecretSearch<'a> {
     cx: &'a Context,
     canary: String,
@@ -53,7 +50,6 @@ struct SecretSearch<'a> {
 }
 
 impl SecretSearch<'_> {
-    /// Asserts that a text does not contain the credentials.
     fn text(&self, place: &str, text: &str) -> Verdict {
         let wants = format!("vendor credentials are not in {place}");
         match text.split_once(&self.canary) {
@@ -67,7 +63,6 @@ impl SecretSearch<'_> {
         }
     }
 
-    /// Searches answers and errors, with all details and trailers.
     fn answer<T: Debug>(&self, method: &str, answer: &CallResult<T>) -> Verdict {
         let text = match answer {
             Ok(answer) => format!("{answer:?}"),

@@ -49,7 +49,6 @@ impl Cloud {
         Ok(body)
     }
 
-    /// Makes a change that prints nothing.
     async fn change(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<String> {
         self.call(method, path, Some(body)).await.map(|_| String::new())
     }
@@ -209,7 +208,6 @@ fn vendor_id(provider_id: &str) -> &str {
     provider_id.rsplit('/').next().unwrap_or(provider_id)
 }
 
-/// Whether the cloud is still changing a load balancer.
 fn is_pending(balancer: &Value) -> bool {
     text(balancer, "status").is_some_and(|status| status.starts_with("PENDING"))
 }

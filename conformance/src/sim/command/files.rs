@@ -9,10 +9,8 @@ pub(crate) const CONFIG: &str = "config.yaml";
 const BAD_CONFIG: &str = "limits: {buckets: {compute: {rate: -1, burst: none}}}\n";
 const GOOD_COPY: &str = "config.good.yaml";
 
-/// Files of the secured lane.
 pub(crate) const SERVER_FILES: [&str; 2] = ["server.pem", "server.key"];
 
-/// Runs the command with this name.
 pub(super) fn run(name: &str, folder: &Path) -> anyhow::Result<()> {
     match name {
         "breakConfig" => {
@@ -46,7 +44,6 @@ fn swap(path: &Path) -> anyhow::Result<()> {
     replace(&next, &now)
 }
 
-/// The path of a file's next version.
 pub(crate) fn next(path: &Path) -> std::path::PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".next");

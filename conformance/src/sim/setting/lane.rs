@@ -20,9 +20,8 @@ use crate::sim::{command, process};
 const LISTENS: &str = "simcloud listens on ";
 /// The consistency horizon: the maximum lag of the simulated cloud's reads.
 pub(super) const HORIZON: Duration = Duration::from_millis(300);
-/// Watched collections are listed often, so that checks which wait for a listing do not wait long.
+/// Short ages, so that checks which wait for a listing do not wait long.
 const CACHE: &str = "cache: {instances: {maxAge: 10s}, loadBalancers: {maxAge: 10s}}";
-/// The server of the replicas' Lease.
 const LEASES: &str = "lease-server";
 
 /// A running lane. Dropping this value ends its processes.
@@ -32,12 +31,10 @@ pub(crate) struct Lane {
     cloud: Child,
     proxy: SocketAddr,
     more_flags: Vec<String>,
-    /// The lane's entry in the parameter file.
     pub(crate) describe: Value,
 }
 
 impl Lane {
-    /// Starts a cloud, and prepares the files that its adapters need.
     pub(super) fn prepare(name: &str, parent: &Path, plan: &Plan, canary: &str) -> anyhow::Result<Self> {
         let folder = parent.join(name);
         fs::create_dir_all(&folder)?;
@@ -105,7 +102,7 @@ impl Lane {
             format!("--config={}", file(command::CONFIG)),
             format!("--consistency-horizon-ms={}", HORIZON.as_millis()),
             "--log-format=json".to_owned(),
-            // The suite creates load balancers without tags by hand, and lets the adapter adopt them.
+            // The suite creates load balancers without tags directly in the cloud, and lets the adapter adopt them.
             "--grant=*:adopt=*".to_owned(),
         ];
         let all = [&own[..], flags, &self.more_flags].concat().join("\n");
@@ -113,14 +110,12 @@ impl Lane {
         command::start(&self.folder, replica)
     }
 
-    /// Sets a key of the lane's entry in the parameter file.
     pub(super) fn tell(&mut self, key: &str, value: Value) {
         if let Some(fields) = self.describe.as_object_mut() {
             fields.insert(key.to_owned(), value);
         }
     }
 
-    /// Sets URL and log file of the first adapter.
     fn tell_http(&mut self, http: SocketAddr) {
         if self.describe.get("http").is_none() {
             self.tell("http", format!("http://{http}").into());
@@ -153,7 +148,6 @@ impl Drop for Lane {
     }
 }
 
-/// Starts a cloud, and waits until it listens.
 fn simcloud(folder: &Path, token: &str) -> anyhow::Result<(Child, String)> {
     let log = fs::File::create(folder.join("simcloud.log"))?;
     let mut cloud = Command::new(process::program("simcloud")?)

@@ -13,7 +13,6 @@ use crate::sim::command;
 
 /// The only cluster that the adapter serves, and the audience of its tokens.
 const CLUSTER: &str = "c1";
-/// The name in the adapter's certificate.
 const SERVER_NAME: &str = "cloud-adapter";
 /// Roles: the key in the parameter file, and the role's name in the adapter's flags.
 const ROLES: [(&str, &str); 4] = [

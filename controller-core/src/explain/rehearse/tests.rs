@@ -11,7 +11,7 @@ use crate::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// All nodes of the ledger, and a dry run that takes some time.
+/// A controller for tests. It shows the nodes in `all`, and each of its dry runs takes the time `takes`.
 #[derive(Default)]
 struct Stage {
     /// The objects for which a dry run was made, in order.
@@ -63,7 +63,6 @@ impl Rehearse for Stage {
     }
 }
 
-/// Returns a controller with this number of nodes that are not in sync.
 fn staged(nodes: usize, takes: Duration) -> (Explain, Arc<Stage>, Ledger) {
     staged_as(nodes, Stage { takes, ..Stage::default() })
 }

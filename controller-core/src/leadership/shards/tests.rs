@@ -8,7 +8,6 @@ use crate::testing::FakeShards;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// Returns a UID whose shard is the given one.
 fn uid_in(shards: &Shards, shard: usize) -> String {
     let mut uids = (0..1000).map(|n| format!("uid-{n}"));
     uids.find(|uid| shards.of(uid) == shard).expect("one of a thousand")

@@ -65,7 +65,6 @@ pub enum Violation {
     Checksum,
 }
 
-/// The effects of one event on the mirror.
 #[derive(Debug)]
 pub(super) struct Effects<T> {
     pub(super) changes: Vec<Change<String, T>>,
@@ -73,7 +72,6 @@ pub(super) struct Effects<T> {
     pub(super) alive: bool,
     /// The time of the vendor's answer that the content matches, by the adapter's clock.
     pub(super) observed: Option<Timestamp>,
-    /// Whether a listing is now complete.
     pub(super) synced: bool,
     /// The old and the new fingerprint of the scope, if the scope changed.
     pub(super) moved: Option<(String, String)>,
@@ -92,7 +90,7 @@ pub(super) struct Protocol<T> {
     listing: Option<Listing<T>>,
     /// The resume token of the current content, never of a listing in progress.
     token: String,
-    /// Fingerprint of the scope of the current content.
+    /// Fingerprint of the scope (the part of the cloud) from which the current content comes.
     scope: Option<String>,
     /// Whether changes may be applied to the current content. This is so if no event was missed since the listing.
     live: bool,
@@ -116,7 +114,6 @@ impl<T: PartialEq> Protocol<T> {
         &self.token
     }
 
-    /// Returns the fingerprint of the scope of the current content.
     pub(super) fn scope(&self) -> Option<&str> {
         self.scope.as_deref()
     }

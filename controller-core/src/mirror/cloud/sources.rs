@@ -30,11 +30,11 @@ pub trait Source: Send + Sync + 'static {
         resume_token: String,
     ) -> impl Future<Output = Result<Response<Streaming<Self::Response>>, Status>> + Send;
 
-    /// Decodes one message. Returns `None` for an event of a newer contract.
+    /// Decodes one message. Returns `None` for an event that only a newer version of the contract defines.
     fn event(&self, response: Self::Response) -> Option<Event<Self::Item>>;
 }
 
-/// Decodes a message of one of the three watches, whose types differ in name only. The field is the key of the items.
+/// Decodes a message of one of the three watches, whose types differ only in name. `$key` is the field that identifies an item.
 macro_rules! decoded {
     ($response:ident, $module:ident, $key:ident) => {
         $response.event.map(|event| match event {

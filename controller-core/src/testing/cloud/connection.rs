@@ -20,7 +20,6 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tonic::{service::Routes, transport::Server};
 
-/// Size of the buffer in each direction.
 const BUFFER: usize = 64 * 1024;
 
 /// Makes connections to the fake adapter, with one server each.

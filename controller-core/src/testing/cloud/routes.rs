@@ -68,7 +68,7 @@ fn would_apply(state: &mut State, request: ApplyRoutesRequest) -> ApplyRoutesRes
     }
 }
 
-/// Returns a foreign route to the same destination.
+/// Returns the error if a foreign route has the same destination. `None`: there is no conflict.
 fn in_the_way(state: &State, key: Option<&RouteKey>) -> Option<AdapterError> {
     let to = &key?.destination;
     let foreign = |other: &Route| other.destination == *to && other.owner() != RouteOwner::Mine;

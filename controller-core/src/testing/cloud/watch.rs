@@ -14,7 +14,6 @@ use crate::mirror::cloud::checksum;
 /// The bookmark interval in the contract.
 const BOOKMARK: Duration = Duration::from_secs(30);
 
-/// An event of a stream, for any type of item.
 pub(super) enum StreamEvent<T> {
     Reset(Reset),
     Items(Vec<T>),
@@ -87,7 +86,6 @@ fn bookmark<T>(observed_at: Timestamp) -> StreamEvent<T> {
     StreamEvent::Bookmark(Bookmark { observed_at: Some(observed_at), token: TOKEN.to_owned() })
 }
 
-/// Returns the scope of a project.
 pub(super) fn scope_of(project: &str) -> Scope {
     Scope { project: project.to_owned(), fingerprint: project.to_owned(), ..Scope::default() }
 }

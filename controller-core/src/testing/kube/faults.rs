@@ -117,7 +117,6 @@ impl Fault {
     }
 }
 
-/// The faults in the sequence in which they were added.
 #[derive(Debug, Default)]
 pub(super) struct Faults(Vec<Fault>);
 

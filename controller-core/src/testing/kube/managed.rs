@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-/// The fields that belong to a manager. They are the finalizers that the manager added, whether it owns the addresses, and the types of its
-/// conditions.
+/// The fields that a manager owns: its finalizers, whether it owns the addresses, and the types of its conditions.
 type Fields = (BTreeSet<String>, bool, BTreeSet<String>);
 
 /// Records that `manager` changed `old` to `new`. A field that was removed has no owner afterwards.

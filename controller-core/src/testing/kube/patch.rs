@@ -5,7 +5,6 @@ use serde_json::{Map, Value};
 
 use super::request::Target;
 
-/// The reason why the API server refuses a patch.
 #[derive(Debug, PartialEq)]
 pub(super) struct Refusal {
     pub(super) status: StatusCode,

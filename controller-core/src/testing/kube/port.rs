@@ -1,6 +1,6 @@
 //! Serves the fake over HTTP on loopback, for processes and clients that take a kubeconfig.
 //!
-//! Not for tests on paused time: a runtime that waits for a socket would jump to the next timer.
+//! Do not use ports in tests on paused time, because a runtime that waits for a socket would jump to the next timer.
 
 use std::io::{self, Write as _};
 

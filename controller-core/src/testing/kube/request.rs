@@ -4,7 +4,6 @@ use http::{Method, request::Parts};
 
 use super::Verb;
 
-/// A parsed request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Target {
     pub(super) method: String,
@@ -16,7 +15,6 @@ pub(super) struct Target {
     /// The subresource, such as `status`.
     pub(super) subresource: Option<String>,
     pub(super) watch: bool,
-    /// Whether the client of a watch accepts bookmarks.
     pub(super) bookmarks: bool,
     /// The name of the single object that a listing or a watch is limited to.
     pub(super) only: Option<String>,
@@ -29,7 +27,6 @@ pub(super) struct Target {
     /// The `continue` token, which names the last object of the previous page.
     pub(super) continues: Option<String>,
     pub(super) content_type: String,
-    /// The field manager, if the request names one.
     pub(super) manager: Option<String>,
 }
 
@@ -114,7 +111,6 @@ impl Target {
     }
 }
 
-/// Decodes a value of a query.
 fn decoded(value: &str) -> String {
     let value = value.replace('+', " ");
     let mut parts = value.split('%');

@@ -21,7 +21,6 @@ const ALL: f64 = 0.9;
 /// Calls per second for each family, at [`Rate::Unbound`].
 pub(super) const UNBOUND: u32 = 1000;
 
-/// The rate limit of the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rate {
     /// A rate that the controllers never reach.
@@ -164,7 +163,6 @@ fn growth(few: &Interval, many: &Interval) -> Target {
     }
 }
 
-/// The number of replicas in words.
 pub(super) fn number(replicas: usize) -> String {
     if replicas == 1 { "1 replica".to_owned() } else { format!("{replicas} replicas") }
 }

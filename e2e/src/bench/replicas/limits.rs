@@ -15,7 +15,6 @@ use super::judge::{Rate, UNBOUND};
 pub(super) const AT_ONCE: u32 = 100;
 const FAMILIES: [&str; 3] = ["compute", "loadbalancer", "network"];
 
-/// The chart value of the adapter's limits.
 pub(super) fn values() -> Value {
     limits(Rate::Unbound)
 }
@@ -32,7 +31,7 @@ fn limits(rate: Rate) -> Value {
     }
 }
 
-/// Waits until the adapter uses the new limits.
+/// Changes the adapter's limits in its ConfigMap, and waits until the adapter uses them.
 pub(super) async fn set(stage: &Stage, rate: Rate) -> anyhow::Result<()> {
     let release = &stage.cluster.release;
     let maps: Api<ConfigMap> = Api::namespaced(stage.client(), &release.namespace);

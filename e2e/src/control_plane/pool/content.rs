@@ -46,7 +46,6 @@ struct Entry {
     value: String,
 }
 
-/// The initial content.
 #[derive(Debug)]
 pub(super) struct Content {
     etcd: Etcd,
@@ -54,7 +53,6 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Waits until the API server has created its own objects.
     pub(super) async fn settled(url: &str) -> anyhow::Result<Self> {
         let etcd = Etcd { url: url.to_owned(), http: Http::new()? };
         let checks = Mutex::new(Checks::default());
@@ -67,7 +65,6 @@ impl Content {
         Ok(Self { etcd, at_first })
     }
 
-    /// Restores the initial content.
     pub(super) async fn restore(&self) -> anyhow::Result<()> {
         // A process that was killed may have sent a write that arrives after a check.
         let still = AtomicUsize::new(0);
@@ -85,7 +82,7 @@ impl Content {
     }
 }
 
-/// The keys that each check has found.
+/// The entries that the last check found, and the number of consecutive checks without a change.
 #[derive(Debug, Default)]
 struct Checks {
     last: Entries,

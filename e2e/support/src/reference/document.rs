@@ -2,7 +2,6 @@
 
 use std::{env, fs, path::PathBuf};
 
-/// A page with tables.
 pub(crate) struct Document {
     /// The page's file name in `docs/reference`.
     pub(crate) name: &'static str,
@@ -59,7 +58,6 @@ impl Document {
     }
 }
 
-/// Formats a table with this header.
 pub(crate) fn table(head: &str, rows: &[String]) -> String {
     let columns = head.matches('|').count().saturating_sub(1);
     let mut table = format!("\n{head}\n|{}\n", " --- |".repeat(columns));

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-/// A metric, parsed from its description and its samples.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Metric {
     kind: String,

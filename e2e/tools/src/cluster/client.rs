@@ -36,7 +36,7 @@ pub fn load(layout: &Layout, programs: &Programs, archives: &[PathBuf]) -> anyho
     ensure!(!nodes.is_empty(), "no node is running; start one: cargo xtask cluster up");
     for archive in archives {
         ensure!(archive.is_file(), "{} is not a file", archive.display());
-        // The path must be absolute: the process that enters the node's mount namespace has another working directory.
+        // The path must be absolute, because the process that enters the node's mount namespace has another working directory.
         let archive = &std::path::absolute(archive)
             .with_context(|| format!("cannot resolve the path {}", archive.display()))?;
         for &node in &nodes {

@@ -88,7 +88,6 @@ fn seen_from(wanted: &Table, address: &str) -> Table {
     wanted.iter().filter(|(_, via)| *via != address).map(|(to, via)| (to.clone(), via.clone())).collect()
 }
 
-/// Parses the routes that the kernel lists.
 fn present(listed: &Value) -> Table {
     let route = |route: &Value| {
         let (to, via) = (route["dst"].as_str()?, route["gateway"].as_str()?);

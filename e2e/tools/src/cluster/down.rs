@@ -11,7 +11,6 @@ use crate::cluster::run::run_words;
 use crate::cluster::wait::say;
 use crate::cluster::{needs, network, sysctls};
 
-/// The parent cgroup that containerd uses for containers of a kubelet.
 const CGROUP: &str = "k8s.io";
 
 /// Ends all servers of the cluster and all other processes in its namespaces.

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use crate::cluster::layout::{Layout, Node, PAUSE_IMAGE, REGISTRY, api_url};
 
-/// A kubeconfig for a user with a token.
 pub(crate) fn kubeconfig(ca: &Path, token: &str) -> Value {
     json!({
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-//! Exclusive access for the process that starts or stops the cluster.
+//! Lets only one process at a time start or stop the cluster.
 
 use std::fs::{self, File};
 

@@ -8,7 +8,6 @@ use anyhow::{Context, bail, ensure};
 use crate::cluster::run::run;
 use crate::cluster::wait::say;
 
-/// The folders of the CNI plugins on Debian and on other distributions.
 const PLUGIN_DIRS: [&str; 2] = ["/usr/lib/cni", "/opt/cni/bin"];
 const PLUGINS: [&str; 4] = ["host-local", "loopback", "portmap", "ptp"];
 

@@ -53,7 +53,6 @@ pub(crate) fn remove(place: NetworkNamespace) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The processes of a namespace.
 pub(crate) fn processes(place: NetworkNamespace) -> Vec<i32> {
     if !place.namespace_file().exists() {
         return Vec::new();

@@ -44,7 +44,7 @@ pub(crate) fn make(layout: &Layout) -> anyhow::Result<()> {
         write(&layout.kubeconfig_of(&file), &kubeconfig)?;
     }
     write(&layout.pki("tokens.csv"), &tokens)?;
-    // This file is written last: if the creation is interrupted, the next run repeats it.
+    // This file is written last, so that the next run repeats an interrupted creation.
     write(&done, "")
 }
 
@@ -71,7 +71,6 @@ fn openssl(folder: &Path, words: &str) -> anyhow::Result<()> {
     run(crate::cluster::run::words(&format!("openssl {words}")).current_dir(folder)).map(drop)
 }
 
-/// A line of the file for `--token-auth-file`: token, user, user ID, groups.
 fn token_line(token: &str, user: &str, groups: &str) -> String {
     format!("{token},{user},{user},\"{groups}\"")
 }

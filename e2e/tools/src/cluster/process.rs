@@ -1,4 +1,4 @@
-//! Servers that outlive this process, each with a PID file.
+//! Starts and ends servers that outlive this process. Each server has a PID file.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -12,7 +12,6 @@ use crate::cluster::layout::{Layout, NetworkNamespace};
 use crate::cluster::wait::{Seen, wait};
 use crate::tail::tail;
 
-/// The server to start, and the place where it runs.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) name: String,
@@ -92,7 +91,6 @@ pub(crate) fn enter(place: NetworkNamespace, mounts_of: Option<i32>) -> Command 
     command
 }
 
-/// The process ID of a server, if the server is running.
 pub(crate) fn running(layout: &Layout, name: &str) -> Option<i32> {
     let text = fs::read_to_string(layout.pid(name)).ok()?;
     let (id, began) = recorded(&text)?;

@@ -5,7 +5,6 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 
-/// Runs the command and returns its output.
 pub(crate) fn run(command: &mut Command) -> anyhow::Result<String> {
     let shown = format!("{} {}", command.get_program().display(), shown(command.get_args()));
     let output = command.stdin(Stdio::null()).output();

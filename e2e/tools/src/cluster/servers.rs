@@ -108,7 +108,6 @@ fn kubeconfig(layout: &Layout, who: &str) -> String {
     format!("--kubeconfig={}", layout.kubeconfig_of(who).display())
 }
 
-/// Quotes a text for a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }

@@ -73,7 +73,6 @@ pub async fn up(layout: &Layout, order: &Order) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The values that all steps need.
 struct Work<'a> {
     layout: &'a Layout,
     order: &'a Order,
@@ -200,7 +199,6 @@ impl Work<'_> {
         Ok(Server { mounts_of, ..server })
     }
 
-    /// Polls the API server until the answer satisfies the condition.
     async fn until(
         &self,
         what: &str,

@@ -1,4 +1,4 @@
-//! Waits for conditions: polls a condition, and prints its name and the waiting time. All waits for parts of the cluster use this module.
+//! Polls a condition until it holds, and prints its name and the waiting time. All waits for parts of the cluster use this module.
 
 use std::io::Write;
 use std::time::Duration;
@@ -6,11 +6,9 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 use tokio::time::{Instant, sleep};
 
-/// The time between two checks.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 /// Time limit of a wait. The slowest condition, a node's first report, takes 2 s; the limit is higher because the host may be busy.
 const WITHIN: Duration = Duration::from_secs(90);
-/// The interval of progress lines during a wait.
 const REPORT_INTERVAL: Duration = Duration::from_secs(3);
 
 /// The maximum length of the observed state in a progress line, in characters.

@@ -80,7 +80,6 @@ fn old_compiler_error_names_both_remedies() {
     }
 }
 
-/// Collects the notes.
 #[derive(Debug, Default)]
 struct Notes(Vec<String>);
 
@@ -100,7 +99,6 @@ impl Progress for Notes {
 /// file. Therefore these tests run one after the other.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A directory for one test.
 struct TempHome(tempfile::TempDir, #[expect(dead_code, reason = "held, never read")] MutexGuard<'static, ()>);
 
 impl TempHome {
@@ -108,7 +106,6 @@ impl TempHome {
         Self(tempfile::tempdir().unwrap(), TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
-    /// Writes a program into a new directory, and returns the directory.
     fn program(&self, dir: &str, name: &str, answer: &str) -> PathBuf {
         let dir = self.0.path().join(dir);
         fs::create_dir(&dir).unwrap();

@@ -8,7 +8,6 @@
 
 use super::fences::{Fence, fences};
 
-/// The languages of code fences whose blocks contain commands.
 const LANGUAGES: [&str; 4] = ["console", "sh", "bash", "shell"];
 const PROMPT: &str = "$ ";
 /// The placeholder for words that contain a digit.

@@ -19,7 +19,6 @@ enum Call {
 /// The answer of the API server. `Err` means that the request was refused.
 type ReadResult = Result<Option<Record>, ()>;
 
-/// A request in progress.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     process: usize,

@@ -30,7 +30,7 @@ pub(crate) enum Error {
 
 /// Orders and filters the cloud's addresses according to the annotation's value.
 ///
-/// The result begins, for each provided IP, with every equal address of any type. All addresses of types that matched no provided IP
+/// For each provided IP in turn, the result lists every equal address of any type. All addresses of the types that matched no provided IP
 /// follow. The cloud's spelling is kept.
 pub(super) fn apply(value: &str, cloud: &[Address]) -> Result<Vec<Address>, Error> {
     let provided = parse(value)?;

@@ -15,7 +15,6 @@ fn guard() -> (Guard, Instant) {
     (Guard::new(GRACE, Limits { share: 30, number: 20, window: WINDOW }, now), now)
 }
 
-/// Returns a removal of the route of node `n<n>`.
 fn removal(n: usize, cause: Cause) -> Removal {
     Removal {
         cause,
@@ -26,7 +25,6 @@ fn removal(n: usize, cause: Cause) -> Removal {
     }
 }
 
-/// Returns a plan for this number of routes of the cluster, of which these are to be removed.
 fn plan(n_ours: usize, removals: impl IntoIterator<Item = Removal>) -> Plan {
     Plan { n_ours, removals: removals.into_iter().collect(), ..Plan::default() }
 }

@@ -1,4 +1,4 @@
-//! Evaluates `metadata.managedFields` of a Service: which clients set its finalizer and its addresses.
+//! Finds out from `metadata.managedFields` which clients set the finalizer and the addresses of a Service.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,6 @@ pub(super) fn holder(meta: &ObjectMeta, reading: &Reading) -> Holder {
     }
 }
 
-/// Whether this controller wrote the condition of this type.
 pub(super) fn wrote_condition(meta: &ObjectMeta, name: &str, reading: &Reading) -> bool {
     let key = format!("k:{{\"type\":\"{name}\"}}");
     holders(meta, &["f:status", "f:conditions", &key]).iter().any(|writer| reading.writes_as(writer))

@@ -7,18 +7,15 @@ use std::fmt;
 /// Prefix of all annotations of this controller, derived from the domain of the contract. Defined only here.
 pub(crate) const PREFIX: &str = "lb.cloudadapter.dev/";
 
-/// What a setting applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// Each port. `port.<number or name>.<key>` sets the value for a single port.
     Port,
-    /// The whole load balancer.
     Service,
     /// The load balancer of a single Service, so a cluster default is not possible.
     One,
 }
 
-/// An annotation key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     /// The name without the prefix.
@@ -39,13 +36,11 @@ impl Key {
         Self { name, reach: Reach::One }
     }
 
-    /// Returns the key with this name.
     pub(crate) fn find(name: &str) -> Option<Self> {
         ALL.into_iter().find(|key| key.name == name)
     }
 }
 
-/// Writes the name of the annotation with its prefix.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{PREFIX}{}", self.name)

@@ -9,7 +9,6 @@ use super::keys::{ALL, Key, PREFIX, Reach};
 const OF_PORT: &str = "port.";
 const OF_VENDOR: &str = "x.";
 
-/// The name of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name<'a> {
     /// A setting of all ports, or of the whole load balancer.

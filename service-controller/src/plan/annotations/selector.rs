@@ -26,12 +26,10 @@ enum Requirement {
 }
 
 impl Selector {
-    /// A selector that matches no node.
     pub(crate) fn nothing() -> Self {
         Self([Requirement::Never].into())
     }
 
-    /// Whether the selector is [`Self::nothing`].
     pub(crate) fn is_nothing(&self) -> bool {
         self.0.contains(&Requirement::Never)
     }
@@ -42,7 +40,6 @@ impl Selector {
         parts.into_iter().map(Requirement::read).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether the selector matches a node with these labels.
     pub(crate) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.iter().all(|requirement| requirement.is_met_by(labels))
     }

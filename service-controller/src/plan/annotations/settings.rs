@@ -1,4 +1,4 @@
-//! The settings of one Service as text, with their origin: an annotation of the Service takes precedence over a cluster default.
+//! The settings of one Service as text, with their origin. An annotation of the Service takes precedence over a cluster default.
 //!
 //! When an annotation is removed, the default applies again.
 
@@ -18,11 +18,10 @@ use super::{
     template::Template,
 };
 
-/// The origin of a setting. It decides what happens if the setting cannot apply to a port: a setting for all ports is ignored, and a
-/// setting for that port alone is refused.
+/// The origin of a setting, which decides what happens if the setting cannot apply to a port. A setting for all ports is then ignored, and
+/// a setting for that port alone is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Origin {
-    /// A cluster default.
     Default,
     /// An annotation for the whole load balancer.
     Service,
@@ -33,7 +32,6 @@ pub(crate) enum Origin {
 /// Maximum number of ports that are listed in a message.
 const NAMED: usize = 10;
 
-/// A value and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Given {
     pub(crate) origin: Origin,
@@ -59,9 +57,7 @@ impl Given {
 pub(crate) struct Defaults {
     /// Values, by annotation name without the prefix.
     said: BTreeMap<String, String>,
-    /// Template for the names of load balancers.
     names: Option<Template>,
-    /// Limits for all Services.
     bounds: Bounds,
 }
 
@@ -76,7 +72,6 @@ impl Defaults {
         Self { bounds, ..self }
     }
 
-    /// Limits for all Services.
     pub(crate) fn bounds(&self) -> &Bounds {
         &self.bounds
     }
@@ -99,7 +94,6 @@ impl Defaults {
     }
 }
 
-/// All settings of one Service.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     plain: BTreeMap<&'static str, Given>,

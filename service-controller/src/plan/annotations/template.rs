@@ -30,7 +30,6 @@ enum Part {
 }
 
 impl Template {
-    /// Parses a template for the cluster with this name.
     pub(crate) fn read(text: &str, cluster: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut rest = text;
@@ -58,7 +57,6 @@ impl Template {
         Ok(template)
     }
 
-    /// The name of the Service's load balancer.
     pub(crate) fn name(&self, id: &ServiceId) -> String {
         let whole = self.whole(id);
         if whole.len() <= NAME_MAX {

@@ -1,5 +1,5 @@
-//! One parser for each type of value. The text that prints a valid value parses to the same value. The error for an invalid value lists the
-//! expected values.
+//! One parser for each type of value. A valid value is printed as text that parses to the same value. The error for an invalid value lists
+//! the expected values.
 
 use std::{collections::BTreeMap, fmt, net::IpAddr, time::Duration};
 
@@ -28,11 +28,9 @@ type Fault = String;
 
 /// A type with a fixed set of words.
 pub(crate) trait Word: Copy + 'static {
-    /// Each word and its value.
     const WORDS: &'static [(&'static str, Self)];
 }
 
-/// Defines a type with a fixed set of words.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $value:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -46,7 +44,6 @@ macro_rules! words {
 }
 
 words! {
-    /// `true` or `false`.
     Switch { On = "true", Off = "false" }
 }
 words! {
@@ -62,7 +59,6 @@ words! {
     ProxyProtocol { Off = "off", V1 = "v1", V2 = "v2" }
 }
 words! {
-    /// How the load balancer chooses a node.
     Algorithm {
         RoundRobin = "round-robin",
         LeastConnections = "least-connections",
@@ -75,11 +71,9 @@ words! {
     ListenerProtocol { Tcp = "tcp", Udp = "udp", Http = "http", Https = "https", Tls = "tls" }
 }
 words! {
-    /// The kind of health check.
     HealthMode { Auto = "auto", NodePort = "node-port", KubeProxy = "kube-proxy", Local = "local" }
 }
 words! {
-    /// The protocol of health checks.
     HealthProtocol { Tcp = "tcp", Http = "http" }
 }
 words! {
@@ -93,7 +87,6 @@ impl Switch {
     }
 }
 
-/// Parses a word of the set.
 pub(crate) fn word<T: Word>(value: &str) -> Result<T, Fault> {
     let found = T::WORDS.iter().find(|(word, _)| *word == value).map(|(_, value)| *value);
     found.ok_or_else(|| {
@@ -103,7 +96,6 @@ pub(crate) fn word<T: Word>(value: &str) -> Result<T, Fault> {
     })
 }
 
-/// A duration in whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Seconds(pub(crate) u32);
 
@@ -135,18 +127,15 @@ pub(crate) fn duration(value: &str) -> Result<Seconds, Fault> {
     seconds.filter(fits).map(Seconds).ok_or_else(wrong)
 }
 
-/// Parses a number of connections.
 pub(crate) fn connections(value: &str) -> Result<u32, Fault> {
     number(value, 1, u32::MAX)
         .map_err(|_range| format!("{value:?} is not a number of connections: write 1 or more"))
 }
 
-/// Parses a number of health checks.
 pub(crate) fn probes(value: &str) -> Result<u32, Fault> {
     number(value, 1, PROBES_MAX)
 }
 
-/// Parses a port number.
 pub(crate) fn port(value: &str) -> Result<u32, Fault> {
     number(value, 1, u16::MAX.into())
 }
@@ -169,7 +158,6 @@ pub(crate) fn text(value: &str) -> Result<String, Fault> {
     if good { Ok(value.to_owned()) } else { Err(wrong()) }
 }
 
-/// Parses the name of a load balancer.
 pub(crate) fn name(value: &str) -> Result<String, Fault> {
     let edge = |letter: Option<char>| letter.is_some_and(|it| it.is_ascii_alphanumeric());
     let inner = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
@@ -290,7 +278,6 @@ pub(crate) fn tags(value: &str) -> Result<BTreeMap<String, String>, Fault> {
     Ok(tags)
 }
 
-/// Parses the path of a request.
 pub(crate) fn path(value: &str) -> Result<String, Fault> {
     let good =
         value.starts_with('/') && value.len() <= TEXT_MAX && value.chars().all(|it| it.is_ascii_graphic());

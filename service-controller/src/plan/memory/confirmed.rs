@@ -12,14 +12,12 @@ use super::{
     LAG,
 };
 
-/// The state that the adapter confirmed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Confirmed {
     /// Digest of the requested settings, without the backends.
     pub(crate) shape: String,
     /// ID of the requested backend set.
     pub(crate) targets: String,
-    /// Nodes in the backend set.
     pub(super) hosts: Hosts,
     pub(crate) state: State,
     pub(crate) applied_hash: String,
@@ -45,7 +43,6 @@ enum Backends {
 }
 
 impl Confirmed {
-    /// Records an answer that confirms the requested state.
     pub(super) fn new(ask: &Ask, answer: &EnsureResult, seen: Option<&[Balancer]>) -> Self {
         let same = |it: &&Balancer| it.applied_hash == answer.applied_hash;
         let before = seen.and_then(|seen| seen.iter().find(same)).filter(|_| answer.steps > 0);
@@ -77,7 +74,6 @@ impl Confirmed {
         self
     }
 
-    /// Whether the load balancer serves traffic but some parts of the load balancer do not work.
     pub(crate) fn is_degraded(&self) -> bool {
         self.state == State::Degraded
     }

@@ -1,4 +1,4 @@
-//! What shows that a load balancer, or the finalizer of its Service, belongs to this controller. [`Ownership::step`] is pure.
+//! Tracks the evidence that a load balancer, or the finalizer of its Service, belongs to this controller. [`Ownership::step`] is pure.
 
 use super::{
     super::{
@@ -9,7 +9,7 @@ use super::{
     state::State,
 };
 
-/// What is known about the owner, whatever state the load balancer is in. A reset of the memory drops it.
+/// The evidence of ownership, which does not depend on the state of the load balancer. A reset of the memory drops this evidence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ownership {
     /// This process requested a load balancer, and the adapter has not confirmed a deletion since.
@@ -24,8 +24,8 @@ pub(crate) struct OtherClass {
     pub(crate) with_finalizer: bool,
     /// Whether the Service has another controller's class, but its status shows a load balancer that this controller owns.
     pub(crate) serving: bool,
-    /// Whether a load balancer of this controller was left that no longer served the Service. This controller then owns the load balancer,
-    /// but perhaps not the finalizer.
+    /// Whether this controller's load balancer was left although it no longer served the Service. This controller then owns the load
+    /// balancer, but perhaps not the finalizer.
     pub(crate) left_over: bool,
 }
 
@@ -70,7 +70,6 @@ impl Ownership {
         Self { other_class: OtherClass { with_finalizer, serving, left_over }, ..after }
     }
 
-    /// Whether a load balancer of this controller may be left.
     pub(super) fn may_own(self, state: &State, cloud: Option<&[Balancer]>) -> bool {
         let is_there = || cloud.unwrap_or_default().iter().any(|it| !state.is_gone(it));
         self.created || state.is_removal() || is_there()
@@ -98,7 +97,6 @@ mod tests {
         }]
     }
 
-    /// The facts of an ownership as one word each.
     fn words(it: Ownership) -> String {
         let OtherClass { with_finalizer, serving, left_over } = it.other_class;
         let words = [

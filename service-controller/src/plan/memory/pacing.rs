@@ -20,7 +20,6 @@ const RESET_AFTER: Duration = MAX_DELAY.saturating_mul(2);
 /// Number of consecutive reconciles in which a call to the API server must fail before the failure is reported.
 const LASTING_FAILURES: u32 = 3;
 
-/// Writes to the Service and delays of calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Pacing {
     /// This controller's last write to the Service, kept until the cache shows the write.
@@ -45,7 +44,6 @@ struct Written {
     conditions: Conditions,
 }
 
-/// A write to the Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
     Finalizer,
@@ -106,8 +104,8 @@ impl Pacing {
         rest(self.release.last.as_ref()?.at + RESET_AFTER, now)
     }
 
-    /// Records a failed round. Returns whether the same call to the API server failed in several consecutive rounds; single failures are
-    /// not reported. `hold`: the time for which the adapter must not be called, even if the Service changes.
+    /// Records a failed reconcile. Returns whether the same call to the API server failed in several consecutive reconciles; single
+    /// failures are not reported. `hold`: the time for which the adapter must not be called, even if the Service changes.
     pub(crate) fn failed(
         &mut self,
         call: Option<&'static str>,

@@ -34,7 +34,6 @@ pub(crate) enum Topic {
 }
 
 impl Topic {
-    /// The topic for a failure of this step.
     pub(crate) fn of(step: &Operation) -> Self {
         match step {
             Operation::Sync | Operation::LeftOver => Self::Work,
@@ -43,13 +42,10 @@ impl Topic {
     }
 }
 
-/// The Events that were emitted about a Service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Reported {
-    /// The last condition of each topic.
     conditions: BTreeMap<Topic, Condition>,
     budget: BudgetWaits,
-    /// Annotations of another controller.
     foreign: OneTimeEvent<Foreign>,
     /// Whether the adapter chose the load balancer's name because it does not support the template.
     unnamed: OneTimeEvent<bool>,
@@ -73,7 +69,6 @@ impl Condition {
         Self { name: String::new(), facts: BTreeMap::new(), emitted: Repeat::every(REMIND), lasts: false }
     }
 
-    /// Returns the Event of the current condition if it must be emitted now.
     fn emit(&mut self, now: Duration) -> Option<Fact> {
         if !self.emitted.is_due(&self.name, now) {
             return None;
@@ -138,7 +133,6 @@ impl Reported {
         progress.into_iter().chain(waits).collect()
     }
 
-    /// Records the end of the work in progress.
     pub(super) fn end(&mut self) {
         self.resolve(Topic::Progress);
         self.resolve(Topic::Budget);
@@ -164,19 +158,18 @@ impl Reported {
         }
     }
 
-    /// The conditions whose Events are re-emitted until the next reconcile, because nothing else re-triggers them, and the time of the last
-    /// report of each. `again`: when the Service is reconciled again; a retry emits its own Events.
+    /// Returns the lasting conditions whose Events must be re-emitted until the next reconcile, with the time of each last report. Nothing
+    /// else re-triggers these Events. `again`: when the Service is reconciled again; a retry emits its own Events.
     pub(crate) fn to_remind(&self, again: Again) -> impl Iterator<Item = (&Fact, Duration)> {
         let rests = matches!(again, Again::Done | Again::OnChange);
         self.problems().filter(move |_| rests)
     }
 
-    /// All lasting conditions, and the time of the last report of each.
     fn problems(&self) -> impl Iterator<Item = (&Fact, Duration)> {
         self.conditions.values().filter(|condition| condition.lasts).filter_map(Condition::current)
     }
 
-    /// Returns the Event about a load balancer with more members than a new load balancer may have, if the Event is due. `members` is
+    /// Returns the Event about a load balancer that exceeds the member limit for new load balancers, if the Event is due. `members` is
     /// `None` if the limit is not exceeded.
     pub(crate) fn report_members(&mut self, members: Option<Members>, now: Duration) -> Option<Fact> {
         let Some(members) = members else {
@@ -187,7 +180,7 @@ impl Reported {
     }
 
     /// Returns the informational Events about annotations of another controller, and about a name that differs from the template. `builds`:
-    /// whether other Events of the Service are emitted, too.
+    /// whether the plan creates or changes a load balancer, so that other Events of the Service are emitted, too.
     pub(crate) fn informational_facts(
         &mut self,
         foreign: &Foreign,
@@ -238,7 +231,6 @@ impl BudgetWaits {
 struct OneTimeEvent<T> {
     /// The cause that was observed last. `None`: nothing was observed yet.
     seen: Option<T>,
-    /// The cause in the last Event.
     emitted: Option<T>,
 }
 

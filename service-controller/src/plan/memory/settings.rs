@@ -1,4 +1,4 @@
-//! Which settings of a Service the adapter accepted and refused.
+//! Remembers which settings of a Service the adapter accepted and refused.
 //!
 //! Settings that cannot be applied to the existing load balancer are replaced; see [`super::super::as_it_is`]. A replacement takes
 //! precedence over the last valid settings. An adapter first applies the new settings as far as possible, and the old settings would revert
@@ -18,7 +18,6 @@ use super::{
     Event, LAG,
 };
 
-/// The settings that the adapter accepted and refused.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Settings {
     /// The settings that the adapter accepted last. They stay in force while the adapter cannot apply the current settings.
@@ -40,7 +39,6 @@ struct Replacement {
     refused: String,
     /// The valid or replacement settings that were in force before.
     before: Option<Arc<Wanted>>,
-    /// Whether the adapter accepted the replacement.
     accepted: bool,
 }
 
@@ -60,7 +58,6 @@ struct Narrowed {
 }
 
 impl Settings {
-    /// The settings after an event.
     pub(super) fn step(self, event: &Event<'_>) -> Self {
         match *event {
             Event::Observed { cloud: Some(cloud), .. } => self.observe(cloud),
@@ -101,7 +98,6 @@ impl Settings {
         Self { narrowed: narrowed.filter(|it| !(it.shown && cloud.is_empty())), ..self }
     }
 
-    /// Records that the adapter refused these settings. They are retried when they change, or after a delay.
     pub(super) fn refuse(&mut self, ask: &Ask) {
         let digest = &ask.wanted.shape.digest;
         // If the adapter now refuses settings that it accepted before, no accepted settings are left to fall back to.
@@ -145,7 +141,6 @@ impl Settings {
         });
     }
 
-    /// Returns the only family to request, if requests are restricted to one family.
     pub(crate) fn family(&self) -> Option<Family> {
         self.narrowed.as_ref().map(|it| it.to)
     }

@@ -13,7 +13,6 @@ use super::{
     Confirmed, LAG, NextPass, RETRY_DELAY, Topic,
 };
 
-/// What is known about the load balancer of a Service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum State {
     /// Nothing is confirmed: the Service is new, this process has not called the adapter yet, or the load balancer failed.
@@ -25,17 +24,20 @@ pub(crate) enum State {
     Settled(Confirmed),
     /// The adapter confirmed the load balancer, and the controller has requested a change since then.
     Updating(Confirmed, Task),
-    /// The Service is missing in the cache.
     Orphaned(Orphan),
     /// The controller requested a deletion. `missing_since` is set if the Service is missing in the cache, too.
-    Removing { missing_since: Option<Duration> },
+    Removing {
+        missing_since: Option<Duration>,
+    },
     /// The adapter confirmed that no part of the load balancer is left.
     Removed,
     /// The load balancer is deleted, and its Service belongs to another controller. The cache may still show the load balancer.
-    Forgotten { vendor_ids: BTreeSet<String>, at: Duration },
+    Forgotten {
+        vendor_ids: BTreeSet<String>,
+        at: Duration,
+    },
 }
 
-/// The work that the controller requested from the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
     /// Update the nodes. `since`: the time of the first request of this update.
@@ -48,7 +50,7 @@ pub(crate) enum Task {
 /// A load balancer whose Service is missing in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Orphan {
-    /// Time since when the Service is missing, counted from the start of the process.
+    /// Time at which the Service was first missing, counted from the start of the process.
     pub(super) since: Duration,
     pub(super) cache_view: CacheView,
     pub(super) reported: bool,
@@ -117,12 +119,13 @@ pub(crate) enum Event<'a> {
 /// A consequence of an event. [`super::Memory::on`] converts effects into an [`super::Outcome`] for the executor.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Effect {
-    /// Emit this Event.
     Emit(Fact),
     /// Emit this Event now, and again if the work takes long.
     Begin(Fact),
     /// Emit the Event of the work in progress again if the Event is due, and measure the wait for the call budget.
-    Progress { budget: Option<String> },
+    Progress {
+        budget: Option<String>,
+    },
     /// A vendor write of the work in progress fails repeatedly. Emit an Event about this failure, unless it was already reported.
     WriteFailed(Operation, WriteFailure),
     /// The work in progress ended.
@@ -135,7 +138,6 @@ pub(crate) enum Effect {
     CountUpdate(Duration),
     /// The update of the nodes failed, and no load balancer serves traffic.
     CountFailure,
-    /// Show on the status page what the adapter waits for.
     ShowWait(String),
     /// Drop the memory of the Service, except for the state and the pacing of writes.
     Reset,
@@ -161,7 +163,6 @@ impl Event<'_> {
 }
 
 impl State {
-    /// Returns the new state and the effects of an event.
     pub(crate) fn step(self, event: &Event<'_>) -> Transition {
         match *event {
             Event::Observed { cloud, now, .. } => (observed(self, cloud, now), vec![]),
@@ -215,7 +216,6 @@ impl State {
         matches!(self, Self::Removing { .. } | Self::Removed)
     }
 
-    /// Whether the adapter has already confirmed the deletion of this load balancer.
     pub(super) fn is_gone(&self, balancer: &Balancer) -> bool {
         matches!(self, Self::Forgotten { vendor_ids, .. } if vendor_ids.contains(&balancer.vendor_id))
     }

@@ -31,7 +31,6 @@ fn annotated(annotations: &[(&str, &str)]) -> BTreeMap<String, String> {
     annotations.iter().map(|&(key, value)| (format!("{PREFIX}{key}"), value.to_owned())).collect()
 }
 
-/// A Service with these annotations.
 fn says(service: Service, annotations: &[(&str, &str)]) -> Service {
     Service { annotations: annotated(annotations), ..service }
 }
@@ -94,7 +93,7 @@ fn plain_service_spec() {
     assert_eq!(listener.proxy_protocol(), Header::Off);
 }
 
-/// The application protocol is sent regardless of the adapter's capabilities: an adapter ignores fields that it does not know.
+/// The application protocol is sent regardless of the adapter's capabilities, because an adapter ignores fields that it does not know.
 // Behaviour: SF4
 #[test]
 fn app_protocol_is_passed_on_only_if_set() {
@@ -307,7 +306,6 @@ fn digest_ignores_irrelevant_fields() {
     assert_ne!(digest(&Service { requested_address: Some("192.0.2.7".to_owned()), ..web() }), plain);
 }
 
-/// Each setting arrives at the adapter in the right field.
 #[test]
 fn each_annotation_reaches_its_field() {
     type Said = &'static [(&'static str, &'static str)];

@@ -55,7 +55,7 @@ struct Truth {
     another_needs_it: bool,
     /// Whether the controller created something for this Service.
     made: bool,
-    /// Whether the controller, when the API server removed the class, could know one of these facts: its load balancer was left or just
+    /// Whether the controller could know one of two facts when the API server removed the class: its load balancer was left or just
     /// deleted, or it managed the Service. The controller then cleans up, even if another controller is involved.
     ours_was_left: bool,
 }
@@ -110,7 +110,6 @@ impl World {
         self.service.class == Class::Lost && self.cloud.is_empty() && self.truth.status_is_others
     }
 
-    /// Whether the Service no longer exists in the API server.
     pub(super) fn is_gone(&self) -> bool {
         self.service.deleting && !self.service.finalizer
     }
@@ -209,7 +208,6 @@ impl World {
         (self.truth.status_is_others, self.truth.another_needs_it) = (true, true);
     }
 
-    /// Lets the other controller remove the finalizer.
     pub(super) fn another_leaves(&mut self) {
         if std::mem::take(&mut self.truth.another_needs_it) {
             self.service.finalizer = false;
@@ -228,7 +226,6 @@ impl World {
         })
     }
 
-    /// Returns the adoption mode of the deletion in the current plan.
     pub(super) fn left_over(&self) -> Option<Adoption> {
         self.plan().actions.iter().find_map(|action| match action {
             Action::Delete(takeover) => Some(takeover.left_over()),
@@ -275,7 +272,6 @@ impl World {
         (text, plan.actions.is_empty())
     }
 
-    /// Asserts that the actions of a plan made now are justified.
     pub(super) fn assert_proven_now(&mut self) {
         if self.is_gone() {
             return;
@@ -289,8 +285,6 @@ impl World {
         self.memory = memory;
     }
 
-    /// Asserts that the plan is justified.
-    ///
     /// - Unless a removal has already begun, the plan deletes no load balancer that the Service needs. It also deletes none whose address
     ///   is in the status of a Service with another controller's class, if the mirror is up to date and the Service is not being deleted.
     /// - If this controller never created anything, the plan deletes only for a Service that is being deleted.
@@ -387,7 +381,6 @@ impl World {
         Vec::new()
     }
 
-    /// The adapter's answer.
     pub(super) fn ensure(&mut self, ask: &Ask) -> EnsureResult {
         let hash = format!("{}/{}", ask.wanted.shape.digest, ask.spec.backend_set_id);
         let ingress = vec![Ingress { ip: Some("192.0.2.1".to_owned()), ..Ingress::default() }];

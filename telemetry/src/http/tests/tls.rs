@@ -15,7 +15,6 @@ use super::*;
 
 const NAME: &str = "pages.example";
 
-/// A certificate and its key, as PEM.
 fn made() -> (String, String) {
     let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).expect("a certificate");
     (made.cert.pem(), made.signing_key.serialize_pem())

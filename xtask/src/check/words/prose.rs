@@ -7,8 +7,8 @@ use std::path::Path;
 
 use ra_ap_rustc_lexer::{FrontmatterAllowed, LiteralKind, TokenKind, tokenize};
 
-/// Returns the prose of a file with the numbers of its lines: in code the comments, strings and, in Rust, names of tests, in other files
-/// all text. Text in backticks is code.
+/// Returns the prose of a file with the numbers of its lines. In code, prose is comments and strings, and in Rust also names of tests. In
+/// other files, prose is all text. Text in backticks is code, so it is left out.
 pub(super) fn prose(path: &str, text: &str) -> Vec<(usize, String)> {
     match Path::new(path).extension().and_then(OsStr::to_str) {
         Some("rs") => of_rust(text),
@@ -42,7 +42,7 @@ fn is_text(piece: &str) -> bool {
     piece.starts_with(['/', '#']) || piece.contains(char::is_whitespace)
 }
 
-/// What begins and ends a piece of prose in a language. `true`: a backslash hides the end.
+/// The marks at the beginning and the end of each kind of prose in a language, and whether a backslash hides the end mark.
 type Marks = [(&'static str, &'static str, bool)];
 
 const GO: [(&str, &str, bool); 4] =
@@ -104,7 +104,7 @@ fn is_prose(kind: TokenKind) -> bool {
     )
 }
 
-/// Returns the name of a test as a sentence.
+/// Returns the names of the tests as sentences, with their line numbers.
 fn names_of_tests(text: &str) -> impl Iterator<Item = (usize, String)> {
     let mut is_test = false;
     (1..).zip(text.lines()).filter_map(move |(number, line)| {
@@ -118,7 +118,6 @@ fn names_of_tests(text: &str) -> impl Iterator<Item = (usize, String)> {
     })
 }
 
-/// Removes the text between backticks.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join(" ")
 }

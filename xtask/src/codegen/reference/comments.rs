@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use prost_types::FileDescriptorProto;
 
-/// Comments by `SourceCodeInfo.Location.path`.
 pub(super) struct Comments(BTreeMap<Vec<i32>, String>);
 
 impl Comments {
@@ -17,7 +16,6 @@ impl Comments {
         Self(written.collect())
     }
 
-    /// The comment of an element.
     pub(super) fn at(&self, path: &[i32]) -> Option<&str> {
         self.0.get(path).map(String::as_str)
     }

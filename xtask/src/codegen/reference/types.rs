@@ -4,7 +4,6 @@ use prost_types::{DescriptorProto, FieldDescriptorProto, field_descriptor_proto:
 
 use super::PACKAGE;
 
-/// The types of one message's fields.
 pub(super) struct Types<'a> {
     pub(super) message: &'a DescriptorProto,
 }
@@ -32,7 +31,6 @@ impl Types<'_> {
     }
 }
 
-/// Whether a nested type represents a map.
 pub(super) fn is_map_entry(message: &DescriptorProto) -> bool {
     message.options.as_ref().is_some_and(|options| options.map_entry())
 }

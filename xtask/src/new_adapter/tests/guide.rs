@@ -86,7 +86,6 @@ impl Guide {
     }
 }
 
-/// The sources of the new adapter.
 struct Draft(BTreeMap<String, String>);
 
 impl Draft {
@@ -208,7 +207,6 @@ impl Draft {
     }
 }
 
-/// Splits a block into its imports and the rest.
 fn imports(block: &str) -> (String, String) {
     let (mut imports, mut rest, mut goes_on) = (String::new(), String::new(), false);
     for line in block.split_inclusive('\n') {

@@ -4,13 +4,11 @@ use std::fmt::Write as _;
 
 use quick_junit::TestCaseStatus;
 
-/// All tests of a run.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     cases: Vec<Case>,
 }
 
-/// A test that was run.
 #[derive(Debug, PartialEq)]
 struct Case {
     /// The package, followed by the test program unless the test is in the library, such as `e2e::scenarios`.

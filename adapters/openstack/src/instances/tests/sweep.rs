@@ -20,7 +20,6 @@ async fn list(
     Collection::<Instance>::list_page(driver, session, cursor, size).await
 }
 
-/// Reads all pages as the runtime does, and counts them.
 async fn swept(driver: &OpenStackDriver, session: &Session, size: Option<u32>) -> (Vec<Instance>, usize) {
     let (mut items, mut cursor, mut pages, mut places) = (Vec::new(), None, 0, BTreeSet::new());
     loop {

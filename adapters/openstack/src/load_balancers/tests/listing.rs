@@ -99,7 +99,6 @@ fn member(address: &str) -> Value {
         "backup": false, "subnet_id": null, "provisioning_status": "ACTIVE", "operating_status": "NO_MONITOR" })
 }
 
-/// Starts a cloud with this many load balancers.
 async fn cloud(n: usize) -> FakeCloud {
     let cloud = FakeCloud::start().await;
     {
@@ -127,7 +126,6 @@ fn items<'a>(lists: &'a mut BTreeMap<String, (&'static str, Vec<Value>)>, path: 
     &mut lists.get_mut(path).expect("there").1
 }
 
-/// Reads a whole listing, and counts its calls.
 async fn sweep(
     cloud: &FakeCloud,
     driver: &OpenStackDriver,

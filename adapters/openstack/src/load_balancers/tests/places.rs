@@ -20,7 +20,6 @@ fn address(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
-/// Starts a cloud with load balancers, external networks, and a server in a subnet.
 async fn cloud() -> (FakeCloud, OpenStackDriver) {
     let cloud = FakeCloud::start().await;
     {

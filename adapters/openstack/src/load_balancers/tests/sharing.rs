@@ -47,7 +47,6 @@ fn owned() -> [&'static str; 2] {
     ["cloudadapter.dev/cluster-id=c-1", "cloudadapter.dev/owner-uid=u-web"]
 }
 
-/// Starts a cloud with a single load balancer, which has an owner.
 async fn cloud() -> (FakeCloud, OpenStackDriver, Session) {
     let cloud = FakeCloud::start().await;
     let one = json!({ "id": "lb-1", "name": "web", "provisioning_status": "ACTIVE", "tags": owned() });

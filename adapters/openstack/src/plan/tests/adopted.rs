@@ -16,7 +16,6 @@ pub(super) fn by_hand(bench: &mut Bench) {
     bench.create_listener("hers", Some(&pool), &listener);
 }
 
-/// Deletes the Service by executing one step of the deletion after another.
 fn release(bench: &mut Bench, desired: &DesiredLoadBalancer) {
     while let Some(step) = bench
         .seen(desired)

@@ -31,12 +31,10 @@ pub(super) type Record = LoadBalancerRecord<Detail>;
 /// The maximum number of writes. No plan in these tests needs more.
 const WRITES_MAX: usize = 60;
 pub(super) const PORT: &str = "port-of-the-vip";
-/// Name of a pool that does not exist.
 pub(super) const NO_POOL: &str = "dzm";
 /// A network that no router of the nodes reaches.
 pub(super) const FAR: &str = "far";
 
-/// A fake cloud, and the writes that were made in it.
 pub(super) struct Bench {
     pub(super) cloud: Listings,
     pub(super) options: LoadBalancerOptions,
@@ -71,7 +69,6 @@ impl Bench {
         records.pop().filter(|record| record.summary.state() != LoadBalancerState::Absent)
     }
 
-    /// Returns all records of a listing.
     pub(super) fn records(&self) -> Vec<Record> {
         records(&self.cloud)
     }
@@ -139,14 +136,12 @@ impl Bench {
         }
     }
 
-    /// Returns the record of a floating IP after it has been claimed.
     fn claimed(&self, address: &IpAddr, claim: &Claim) -> Result<Description, String> {
         let mut all = self.cloud.floating_ips.iter();
         let ip = all.find(|one| one["floating_ip_address"] == address.to_string()).ok_or("missing")?;
         claim.of_one_that_says(ip["description"].as_str().unwrap_or_default())
     }
 
-    /// Copies the cloud, so that a test can try changes on the copy.
     pub(super) fn copy(&self) -> Self {
         let (cloud, options) = (self.cloud.clone(), self.options.clone());
         Self { cloud, options, writes: Vec::new(), ..*self }
@@ -197,7 +192,6 @@ impl Bench {
         self.settled(desired).0
     }
 
-    /// Deletes everything, and returns the writes.
     pub(super) fn deleted(&mut self) -> Vec<String> {
         self.writes.clear();
         for _ in 0..WRITES_MAX {
@@ -216,7 +210,6 @@ impl Bench {
         own.flat_map(|record| plan_deletion(record, None)).next()
     }
 
-    /// Deletes the objects of a key, and returns the writes.
     pub(super) fn gone(&mut self, desired: &DesiredLoadBalancer) -> Vec<String> {
         self.writes.clear();
         for _ in 0..WRITES_MAX {
@@ -226,7 +219,6 @@ impl Bench {
         self.writes.clone()
     }
 
-    /// Returns the answer to a read of one load balancer.
     fn live(&self, id: &str) -> LiveBalancer {
         let mut live = self.cloud.balancers.iter().find(|one| one["id"] == *id).expect("there").clone();
         let own = self.cloud.listeners.iter().filter(|one| one["loadbalancers"][0]["id"] == *id);
@@ -509,12 +501,11 @@ impl Bench {
     }
 }
 
-/// Returns the address of a floating IP that is created as object number `made`.
 fn floating_address(made: usize) -> String {
     format!("203.0.{}.{}", 113 + made / 250, made % 250)
 }
 
-/// Returns the external network with this name. `dmz` is also known as `the-dmz`.
+/// `dmz` is also known as `the-dmz`.
 fn network_of(pool: Option<&str>) -> String {
     format!("net-{}", pool.unwrap_or("public").trim_start_matches("the-"))
 }

@@ -31,14 +31,13 @@ const WORLDS: u32 = 30;
 const ROUNDS: usize = 1_350;
 /// The minimum number of the attacker's requests in each half of the test. Both halves together have 100,000.
 const STEPS: usize = 50_000;
-/// The minimum number of the attacker's writes in each half of the test. Refusals alone would prove little.
+/// The minimum number of the attacker's writes in each half of the test. A test in which most requests are refused would prove little.
 const WRITES: usize = 10_000;
-/// Maximum number of addresses that a namespace keeps.
 const KEPT: usize = 2;
 /// Minimum number of the attacker's writes on a load balancer whose owner shares it with the attacker for a while.
 const GUEST_WRITES: usize = 200;
 
-/// Values that the attacker requests although no grant allows them. No write may contain any of them.
+/// Values that the attacker requests although the operator has not granted them. No write may contain any of them.
 const CLOSED: [&str; 5] = [
     "subnet-of-others",
     "members-of-others",
@@ -51,10 +50,9 @@ const CLOSED: [&str; 5] = [
 const GIVEN: &str = "198.51.100.7";
 const SPARE: &str = "198.51.100.8";
 
-/// A simulated project with load balancers of several owners.
 struct World {
     bench: Bench,
-    /// The listing of this project. Cached until the project changes.
+    /// Cached until the project changes.
     listed: RefCell<Option<Rc<[Arc<Record>]>>>,
     driver: OpenStackDriver,
     grants: Grants,
@@ -62,7 +60,6 @@ struct World {
     players: Players,
     /// Keys of all Services that the attacker has had.
     evil: BTreeSet<String>,
-    /// Number of writes of the attacker.
     writes: usize,
     guest_writes: usize,
 }
@@ -143,7 +140,6 @@ impl World {
         self.settles(name);
     }
 
-    /// Returns the ID of a victim's load balancer.
     fn id_of(&self, name: &str) -> String {
         let key = &self.players.victims[name].wish.key;
         let records = self.records();
@@ -413,7 +409,6 @@ fn named(namespace: &str, name: &str, mut wish: DesiredLoadBalancer) -> DesiredL
     wish
 }
 
-/// Returns an internal load balancer with a requested address.
 fn web_with_address(address: &str) -> DesiredLoadBalancer {
     with(web([tcp(5432)]), |spec| spec.requested_addresses = vec![address.to_owned()])
 }

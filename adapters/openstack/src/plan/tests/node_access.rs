@@ -62,7 +62,6 @@ impl Cloud {
         this
     }
 
-    /// Adds the load balancers of the benches to Octavia's listing.
     fn show(&self, benches: &[&Bench]) {
         let mut store = self.cloud.store();
         let all =
@@ -133,7 +132,6 @@ impl Cloud {
         calls
     }
 
-    /// Revokes access, and returns the calls that were made.
     async fn closed(&self, desired: &DesiredLoadBalancer) -> Vec<String> {
         let record = self.record(desired).await;
         let steps = self.driver.plan_deletion(&record);
@@ -183,7 +181,6 @@ impl Cloud {
     }
 }
 
-/// Returns a load balancer of another Service of the cluster.
 fn other() -> (Bench, DesiredLoadBalancer) {
     other_of(web([tcp(81)]))
 }

@@ -22,7 +22,7 @@ fn service_settings_take_precedence_over_flags() {
     assert_eq!(bench.plan(&desired), Ok(vec![]));
 }
 
-/// A Service needs a grant to get an object, but not to keep it.
+/// A Service needs the operator's permission (a grant) to get an object, but not to keep it.
 #[test]
 fn objects_in_use_are_reported() {
     let mut bench = Bench::new();

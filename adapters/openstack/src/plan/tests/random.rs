@@ -88,7 +88,6 @@ proptest! {
         prop_assert_eq!(own, usize::from(third.spec.scheme() == load_balancer_spec::Scheme::Internet));
     }
 
-    /// An incomplete load balancer is never marked as complete.
     #[test]
     fn half_built_load_balancer_is_never_complete(
         at_once in any::<bool>(), first in desired(), second in desired(), cut in 0_usize..12,

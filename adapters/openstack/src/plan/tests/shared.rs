@@ -425,7 +425,7 @@ fn parts_are_tagged_with_their_owner() {
     assert_eq!(own, [json!([part_tag(&api.key)]), json!([part_tag(&api.key)])]);
 }
 
-/// A Service starts to share the load balancer, or the owner returns, after the last user has got the address.
+/// Another Service starts to share the load balancer, or the owner returns, after the last user has got the address.
 #[test]
 fn address_of_the_last_user_passes_to_new_users() {
     let (web, api) = (public([tcp(80)]), sharer("api", "lb-1", [tcp(443)]));

@@ -1,4 +1,4 @@
-//! Health checks of members. Pure functions.
+//! Translates health checks to Octavia's health monitors. The functions have no side effects.
 
 use cloud_adapter::{
     driver::VendorError,

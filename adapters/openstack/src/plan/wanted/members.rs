@@ -34,8 +34,6 @@ impl Hosts {
         Ok(Self { hosts, subnet: subnet.cloned() })
     }
 
-    /// Returns the members for a node port.
-    ///
     /// For TCP, Octavia is a proxy and reaches members of either IP family, so one member for each node is enough. UDP and SCTP packets
     /// keep their IP family, so each family needs its own members.
     pub(super) fn members(

@@ -1,4 +1,4 @@
-//! The load balancer's own addresses. Pure functions.
+//! Determines the load balancer's own addresses. The functions have no side effects.
 
 use std::{collections::BTreeSet, net::IpAddr};
 

@@ -10,7 +10,6 @@ use super::{Front, Stream, beside};
 use crate::broken::Fault;
 
 impl Front {
-    /// Makes one unnecessary vendor call.
     async fn ask_the_vendor<T>(&self, request: &Request<T>, context: Option<RequestContext>) {
         if !self.is(Fault::StatusAsksTheVendor) {
             return;

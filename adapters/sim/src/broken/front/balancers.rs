@@ -1,4 +1,4 @@
-//! Faults in load balancer requests and answers: requests with changed content, and answers that differ from the real state.
+//! Injects faults in load balancers. It changes the content of requests, or returns answers that differ from the real state.
 
 mod delete;
 mod ensure;

@@ -9,7 +9,6 @@ use super::Front;
 use crate::broken::Fault;
 
 impl Front {
-    /// Returns the error with the fault applied.
     pub(super) fn reported(&self, status: Status) -> Status {
         let mut error = AdapterError::from(&status);
         match self.fault {

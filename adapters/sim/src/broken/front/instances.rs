@@ -1,4 +1,4 @@
-//! Faults in instances: wrong existence, and incomplete listings.
+//! Injects faults in instances, such as wrong existence and incomplete listings.
 
 use cloud_api_proto::{
     AdapterError, Reason,
@@ -99,7 +99,6 @@ impl Front {
         Ok(())
     }
 
-    /// Changes the messages of a watch.
     fn mirrored(
         &self,
     ) -> impl FnMut(WatchInstancesResponse) -> Option<WatchInstancesResponse> + Send + use<> {
@@ -174,7 +173,6 @@ fn from_now(stream: Stream<WatchInstancesResponse>) -> Stream<WatchInstancesResp
     Box::pin(stream.skip_while(listing).skip(1))
 }
 
-/// Merges all items of a listing into one message.
 fn one_chunk(stream: Stream<WatchInstancesResponse>) -> Stream<WatchInstancesResponse> {
     let mut held = Vec::new();
     Box::pin(stream.flat_map(move |message| {

@@ -1,4 +1,4 @@
-//! Faults in routes: wrong ownership, and wrong outcomes.
+//! Injects faults in routes, such as wrong ownership and wrong outcomes.
 
 use cloud_api_proto::{
     AdapterError,

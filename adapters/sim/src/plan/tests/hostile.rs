@@ -30,7 +30,6 @@ const STEPS: usize = 20_000;
 const OLD: &str = "7c1ff02e-0c8b-4c6e-9c39-b1b1a0d0c001";
 const OLD_NAMES: [&str; 2] = ["a7c1ff02e0c8b4c6e9c39b1b1a0d0c00", "a8c1ff02e0c8b4c6e9c39b1b1a0d0c00"];
 
-/// The Service of this namespace, name and UID.
 fn service(
     cluster: &'static str,
     [namespace, name, uid]: [&str; 3],
@@ -40,7 +39,6 @@ fn service(
     Service::new(cluster, uid.to_owned(), wish)
 }
 
-/// A simulated project with load balancers of several owners.
 struct World {
     bench: Bench,
     driver: SimDriver,
@@ -103,7 +101,7 @@ impl World {
         page.load_balancers.into_iter().map(|one| Arc::new(translate::load_balancer(one))).collect()
     }
 
-    /// Makes one change of a victim: the nodes of its Service change, or the Service adopts the load balancer that was created for it.
+    /// Changes the nodes of a victim's Service.
     fn work(&mut self) {
         let Some(name) = self.chance.of(&["web", "db", "twin"]) else { return };
         let nodes = 1 + u8::try_from(self.chance.below(4)).expect("few");

@@ -62,7 +62,6 @@ proptest! {
         prop_assert_eq!(bench.plan(&third), Ok(vec![]));
     }
 
-    /// An incomplete load balancer is never marked as complete.
     #[test]
     fn half_built_load_balancer_is_never_complete(first in desired(), second in desired(), cut in 0_usize..12) {
         let mut bench = Bench::new();

@@ -14,7 +14,6 @@ use crate::simcloud::operation::Operation;
 use crate::simcloud::routes::RouteRules;
 use crate::simcloud::table::PageRequest;
 
-/// The result of a call, for the response.
 pub(super) struct Done {
     pub(super) status: StatusCode,
     pub(super) body: Value,
@@ -128,7 +127,7 @@ impl Cloud {
         done(&self.routes.batch(&call.parsed()?, &rules)?)
     }
 
-    /// Reads the limit and the start of a page. A limit above the maximum page size is not an error: the page is then shorter than
+    /// Reads the limit and the start of a page. A limit above the maximum page size is not an error. The page is then shorter than
     /// requested.
     fn page_request<'a>(&self, call: &'a Call) -> Result<PageRequest<'a>, ApiError> {
         let most = self.settings.page_size_max.0;
@@ -143,7 +142,6 @@ impl Cloud {
     }
 }
 
-/// The query parameters of an operation.
 const fn parameters(operation: Operation) -> &'static [&'static str] {
     match operation {
         Operation::ListInstances | Operation::ListRoutes => &["limit", "cursor"],

@@ -15,7 +15,6 @@ use super::super::requests::{
 use super::super::table::Write;
 use super::{LoadBalancers, Order, Serials};
 
-/// Maximum weight of a member.
 const WEIGHT_MAX: u16 = 256;
 
 impl LoadBalancers {

@@ -31,7 +31,6 @@ async fn ask(bench: &Bench, refs: impl IntoIterator<Item = Ref>) -> Vec<Instance
     bench.adapter.batch_get(live(), refs).await.expect("possible").results
 }
 
-/// Returns the number of nodes with this existence.
 async fn count(bench: &Bench, wanted: Existence) -> usize {
     let asking = (0..NODES / REFS).map(|n| ask(bench, (n * REFS + 1..=(n + 1) * REFS).map(node)));
     let results = join_all(asking).await.into_iter().flatten();
@@ -74,7 +73,7 @@ async fn becomes(bench: &Bench, one: Ref, wanted: Existence) -> InstanceResult {
     last
 }
 
-/// Property P22 of docs/limits.md when the adapter starts. The project has instances, but none of them belongs to the cluster.
+/// Property P22 of docs/limits.md: the adapter starts with credentials of a project whose instances all belong to other owners.
 #[tokio::test]
 async fn foreign_credentials_at_start_delete_nothing() {
     let bench = bench().await;
@@ -83,7 +82,7 @@ async fn foreign_credentials_at_start_delete_nothing() {
     assert_eq!(count(&bench, Existence::NotVisible).await, NODES as usize);
 }
 
-/// Property P22 of docs/limits.md while the adapter runs. The self-check finds another project, finds the same project, or has no result.
+/// Property P22 of docs/limits.md while the adapter runs: the self-check reports another project, the same project, or nothing.
 #[tokio::test]
 async fn credentials_of_another_project_later_delete_nothing() {
     let project = |name: &str| json!({ "account": "sim", "project": name, "region": "sim-1" });

@@ -1,4 +1,4 @@
-//! An adapter in this process, with its clients, and the requests that controllers send.
+//! An adapter that runs in the test process, its clients, and the requests that controllers send.
 
 use std::{io::Write as _, net::SocketAddr, time::Duration};
 
@@ -32,13 +32,11 @@ use crate::{
     support::{TIMEOUT, context, fence, until},
 };
 
-/// Pause between two evaluations of a condition.
 const TICK: Duration = Duration::from_millis(5);
 
 /// The consistency horizon in the adapter's flags.
 pub(crate) const HORIZON: Duration = Duration::from_secs(2);
 
-/// Returns flags for free ports and this configuration file.
 pub(crate) fn options(config: &str) -> (NamedTempFile, Options) {
     let mut file = NamedTempFile::new().expect("a file");
     writeln!(file, "{config}").expect("a written file");
@@ -66,7 +64,6 @@ pub(crate) struct TestAdapter {
     _config: NamedTempFile,
 }
 
-/// An adapter and its cloud.
 pub(crate) struct Bench {
     pub(crate) cloud: TestCloud,
     pub(crate) adapter: TestAdapter,
@@ -98,7 +95,6 @@ impl Bench {
 }
 
 impl TestAdapter {
-    /// Starts an adapter without waiting for the self-check.
     pub(crate) async fn start(url: &str) -> Self {
         Self::start_with(url, "").await
     }
@@ -139,7 +135,6 @@ impl TestAdapter {
         Self { channel, http, stop, serving, _config: config }
     }
 
-    /// Waits until the adapter has passed its self-check.
     pub(crate) async fn ready(&self) {
         until("the self-check", async || is_ready(&self.channel, CLUSTER).await).await;
     }
@@ -245,7 +240,6 @@ impl TestAdapter {
     }
 }
 
-/// Returns the reason of a refusal.
 #[track_caller]
 pub(crate) fn refused<T: std::fmt::Debug>(result: Result<T, AdapterError>) -> (Reason, AdapterError) {
     let error = result.expect_err("the call must be refused");

@@ -74,7 +74,7 @@ async fn failure_is_reported_while_waiting_for_reads() {
     assert!(refusal.starts_with("create load balancer "), "{refusal}");
     assert!(refusal.contains(" failed (503, OUTCOME_UNKNOWN): CreateLoadBalancer: "), "{refusal}");
     assert_eq!(waits, format!("{refusal}; the adapter first checks whether the write was made"));
-    // The controller compares only the text before the last semicolon.
+    // The text after the last semicolon is the time of the next try. The controller ignores it when it compares errors.
     let (error, next) = lasts.rsplit_once("; ").expect("the next try");
     assert_eq!(error, refusal);
     assert!(next.starts_with("next try in about "), "{next}");

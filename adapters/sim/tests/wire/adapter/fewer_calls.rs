@@ -27,7 +27,6 @@ fn id(n: u32) -> Ref {
     Ref::ProviderId(format!("sim://sim-1/i-{n:04}"))
 }
 
-/// Returns a context that accepts answers up to this age.
 fn within(seconds: i64) -> RequestContext {
     let max_staleness = Some(prost_types::Duration { seconds, nanos: 0 });
     RequestContext { max_staleness, ..context() }
@@ -71,7 +70,7 @@ async fn a_thousand_identical_questions_at_once_cost_one_call() {
     assert_eq!(bench.cloud.counts().total, 1);
 }
 
-/// P11, the Karpenter case: a throttled batch is never split into single calls.
+/// P11: a throttled batch is never split into single calls.
 #[tokio::test]
 async fn a_throttled_batch_never_becomes_single_calls() {
     let bench = bench().await;
@@ -185,7 +184,7 @@ async fn many_pages_after(consistency_ms: u64) -> Bench {
     Bench { cloud, adapter }
 }
 
-/// A read of a single key lags as much as a listing does.
+/// Reads of a single key have the same consistency lag as listings.
 #[tokio::test]
 async fn create_with_lost_answer_waits_for_reads() {
     let bench = many_pages_after(700).await;

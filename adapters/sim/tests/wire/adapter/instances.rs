@@ -32,7 +32,6 @@ async fn next(stream: &mut Stream) -> Option<Event> {
     message.map(|message| message.event.expect("an event"))
 }
 
-/// Returns the next event other than a Bookmark.
 async fn change(stream: &mut Stream) -> Event {
     loop {
         let event = next(stream).await.expect("the stream continues");
@@ -122,7 +121,7 @@ async fn watch_token_of_another_process_starts_with_a_listing() {
     assert!(matches!(next(&mut stream).await, Some(Event::Reset(_))));
 }
 
-/// Repeats the request until the instance is GONE.
+/// Repeats the request until the adapter reports the instance as GONE.
 async fn gone(bench: &Bench, one: Ref) -> InstanceResult {
     let mut last = InstanceResult::default();
     until("the proof", async || {
@@ -230,7 +229,7 @@ async fn failed_listing_is_never_absence() {
     for (status, times, reason) in [
         (401, 1, Reason::VendorAuth),
         (403, 1, Reason::VendorForbidden),
-        // The call is repeated after the first failure.
+        // The adapter retries the call after the first failure.
         (429, 2, Reason::VendorThrottled),
         (503, 1, Reason::VendorUnavailable),
     ] {

@@ -25,7 +25,6 @@ fn known(id: &str) -> Option<Known> {
     Some(Known { vendor_ids: Some(VendorIds { ids }), ..Known::default() })
 }
 
-/// Replaces all tags of a load balancer, and waits until the change is complete.
 async fn tag(bench: &Bench, id: &str, tags: Value) {
     let path = format!("load-balancers/{id}");
     bench.cloud.vendor(Method::PATCH, &path, json!({ "tags": tags })).await;
@@ -333,7 +332,7 @@ async fn killed_caller_leaves_one_load_balancer() {
     assert_eq!(bench.cloud.counts().writes, 3);
 }
 
-/// P9: 0 vendor calls for a resync; after a restart, one call per page plus one.
+/// P9: a resync costs no vendor calls. After a restart, it costs one call per page plus one.
 #[tokio::test]
 async fn a_resync_of_two_hundred_services_costs_nothing() {
     const SERVICES: usize = 200;

@@ -1,4 +1,4 @@
-//! Tests of refusals, and of the reasons on which controllers base decisions.
+//! Tests of refusals, and of the refusal reasons on which controllers base decisions.
 
 use cloud_api_proto::{
     Reason,
@@ -15,7 +15,6 @@ use crate::{
     support::{context, fence},
 };
 
-/// Returns the refusal of a changed request for one port.
 async fn refusal(
     bench: &Bench,
     change: impl FnOnce(&mut EnsureLoadBalancerRequest),

@@ -32,7 +32,6 @@ async fn apply(bench: &Bench, request: ApplyRoutesRequest) -> Result<ApplyRoutes
     Ok(bench.adapter.routes().apply_routes(request).await?.into_inner())
 }
 
-/// Applies routes, and returns one outcome per item.
 async fn outcomes(bench: &Bench, request: ApplyRoutesRequest) -> Vec<Outcome> {
     let answer = apply(bench, request).await.expect("possible");
     answer.results.iter().map(|result| result.outcome()).collect()
@@ -56,7 +55,6 @@ async fn mirror(bench: &Bench) -> Vec<Route> {
     routes
 }
 
-/// Creates a route without the adapter.
 async fn foreign(bench: &Bench, destination: &str, tags: serde_json::Value) {
     let route = json!({ "destination": destination, "next_hop_instance": "i-0001", "tags": tags });
     bench.cloud.vendor(reqwest::Method::POST, "routes:batch", json!({ "add": [route] })).await;

@@ -22,7 +22,6 @@ use crate::{
     support::wanted::{backend, spec, tcp},
 };
 
-/// All services of the contract.
 const SERVICES: [&str; 4] = ["AdapterService", "InstanceService", "LoadBalancerService", "RouteService"];
 
 fn full(service: &str) -> String {
@@ -139,7 +138,7 @@ async fn adapter_starts_without_cloud_and_waits() {
     assert_eq!(page(&adapter, "/readyz").await, (200, "ok\n".to_owned()));
 }
 
-/// Clients call only a replica that reports SERVING. If a leader with rejected credentials did not report SERVING, no client would get the
+/// Clients call only a replica that reports SERVING. A leader with rejected credentials must report SERVING too, or no client learns the
 /// cause.
 #[tokio::test]
 async fn leader_with_rejected_credentials_serves_and_reports_it() {

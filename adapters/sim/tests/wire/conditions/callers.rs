@@ -16,7 +16,6 @@ use crate::{
     support::wanted::{CLUSTER, deletion},
 };
 
-/// An adapter that requires tokens, and the key that signs them.
 pub(crate) struct Guarded {
     pub(crate) adapter: Program,
     pub(crate) key: TokenKey,
@@ -32,7 +31,6 @@ impl Guarded {
         Self { _cloud: Some(cloud), ..guarded }
     }
 
-    /// Starts the adapter with this cloud.
     pub(crate) async fn before(cloud: &str, more: &[&str]) -> Self {
         let key = TokenKey::elliptic("a");
         let file = tempfile::NamedTempFile::new().expect("a file");
@@ -56,7 +54,6 @@ impl Guarded {
         Self { adapter, key, _cloud: None, _jwks: file }
     }
 
-    /// Waits until the adapter has passed its self-check.
     pub(crate) async fn ready(&self) {
         until("the self-check", async || {
             let token = self.token("operator");
@@ -75,7 +72,7 @@ impl Guarded {
         AdapterServiceClient::new(self.adapter.channel.clone())
     }
 
-    /// Returns the error with which the adapter refuses a deletion by the caller with this token.
+    /// Deletes a load balancer with this token. Returns the error of the refusal.
     async fn delete(&self, token: &str, change: impl FnOnce(&mut DeleteLoadBalancerRequest)) -> Status {
         let mut request = deletion("web");
         change(&mut request);

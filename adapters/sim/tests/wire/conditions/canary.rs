@@ -37,7 +37,6 @@ use crate::{
     support::{context, fence},
 };
 
-/// The cloud's token.
 const CANARY: &str = "canary-7c0ffee-b1rd-of-the-mine";
 
 /// A vendor that can be set to refuse all requests. The body and a header of the refusals repeat the received token.
@@ -45,7 +44,6 @@ const CANARY: &str = "canary-7c0ffee-b1rd-of-the-mine";
 struct Echo {
     /// The status of all responses except the response to the self-check.
     status: Arc<AtomicU16>,
-    /// The number of requests that contained the token.
     heard: Arc<AtomicU64>,
 }
 
@@ -79,7 +77,6 @@ async fn answer(State(echo): State<Echo>, uri: Uri, headers: HeaderMap) -> Respo
     }
 }
 
-/// Collects everything that callers receive.
 #[derive(Default)]
 struct Heard(String);
 
@@ -180,7 +177,8 @@ async fn no_secret_is_disclosed() {
     for proof in [r#""level":"TRACE""#, r#""target":"h2::"#, "Vendor request"] {
         assert!(log.contains(proof), "the log is not at its most verbose level: {proof} is missing");
     }
-    // The adapter passes on vendor messages without the secret: refusals, a proxy's page, and a success whose body it cannot read.
+    // The adapter passes on the vendor's messages, but without the secret. The three cases are a refusal, a proxy's page, and a success
+    // with an unreadable body.
     for words in ["no good: Bearer [secret]", "502 Bad Gateway: <html>no good", "cannot parse the answer"] {
         assert!(heard.0.contains(words), "{words} is not in\n{}", heard.0);
     }
@@ -188,8 +186,7 @@ async fn no_secret_is_disclosed() {
     kept(secrets, &[("an answer", &heard.0), ("the log", &log)]);
 }
 
-/// Asserts that no part of a secret is in any of the texts. For a token, only the signature is checked, because any part of the signature
-/// would be a leak.
+/// Asserts that no part of a secret is in any of the texts. Short parts are skipped; for a token, the signature is checked.
 #[track_caller]
 fn kept<'a>(secrets: impl IntoIterator<Item = &'a str>, texts: &[(&str, &str)]) {
     for part in secrets.into_iter().flat_map(|secret| secret.split('.')).filter(|part| part.len() > 12) {
@@ -203,7 +200,6 @@ fn kept<'a>(secrets: impl IntoIterator<Item = &'a str>, texts: &[(&str, &str)]) 
 /// The tokens that the API server receives: the adapter's own token, and the tokens to review.
 type Asked = Arc<Mutex<String>>;
 
-/// Starts an API server that accepts all tokens and has no Lease.
 async fn api_server(asked: &Asked, serving: &mut JoinSet<()>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("bound"));

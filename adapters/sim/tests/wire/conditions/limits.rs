@@ -78,7 +78,7 @@ pub(crate) async fn throttled_write() -> Status {
     status
 }
 
-/// Callers that wait for the retry delay succeed in the end, without an additional call.
+/// Callers that wait for the retry delay succeed, and the adapter makes no additional vendor call for them.
 #[tokio::test]
 async fn obeying_the_retry_delay_succeeds() {
     let world = World::configured("limits: {reserve: 0, buckets: {compute: {rate: 0.5, burst: 1}}}").await;
@@ -105,7 +105,7 @@ async fn abandoned_request_makes_no_vendor_call() {
     assert_eq!(world.cloud.counts().total, 3, "calls only for the callers that still wait");
 }
 
-/// Returns the condition and the retry delay of a load balancer that waits for something other than the cloud.
+/// Returns the condition and the retry delay of a PENDING load balancer whose work the adapter has postponed.
 async fn held_up(world: &World) -> (String, Duration) {
     let answer = world.ensure(&world.web("web").await).await.expect("work in progress");
     assert_eq!(answer.state(), LoadBalancerState::Pending);

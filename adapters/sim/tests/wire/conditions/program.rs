@@ -7,7 +7,6 @@ use tempfile::NamedTempFile;
 
 use crate::support::PROGRAM;
 
-/// A running adapter, and its configuration file.
 pub(crate) struct Program {
     pub(crate) process: Process,
     _config: NamedTempFile,

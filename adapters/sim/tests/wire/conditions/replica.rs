@@ -17,7 +17,6 @@ use crate::{
 
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Returns the URL of a local port on which no process listens.
 fn unused_port() -> String {
     format!("http://{}", test_support::ports::loopback().expect("a free port"))
 }
@@ -27,7 +26,7 @@ pub(crate) async fn starting() -> Status {
     look_up(&adapter, CALL_TIMEOUT).await.expect_err("no cloud is reachable yet")
 }
 
-/// Returns the error of a replica that never learns which replica leads, because its API server cannot be reached.
+/// Returns the error of a replica that cannot reach its API server and so never learns which replica leads.
 pub(crate) async fn standby() -> Status {
     let cloud = cloud().await;
     let mut kubeconfig = tempfile::NamedTempFile::new().expect("a file");

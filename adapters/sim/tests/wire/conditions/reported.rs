@@ -6,31 +6,24 @@ use cloud_api_proto::Reason;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-/// The time at which the caller may retry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Retry {
     /// The caller may not retry until the request or the state changes.
     Never,
     AtOnce,
-    /// The caller may retry after this delay or later.
     After(Duration),
 }
 
-/// An error with all its details.
 #[derive(Debug)]
 pub(crate) struct Reported {
     code: Code,
     pub(crate) message: String,
-    /// `ErrorInfo`: domain and reason.
     info: Option<(String, String)>,
     pub(crate) metadata: HashMap<String, String>,
     /// `RetryInfo`.
     retry: Option<Duration>,
-    /// The header `grpc-retry-pushback-ms`.
     pushback: Option<String>,
-    /// The fields of `BadRequest`.
     pub(crate) fields: Vec<String>,
-    /// Whether there is a `QuotaFailure`.
     pub(crate) quota: bool,
 }
 
@@ -70,19 +63,17 @@ impl Reported {
         assert_eq!(self.quota, reason == Reason::VendorQuota, "QuotaFailure: {self:#?}");
     }
 
-    /// Asserts that the error includes the vendor's message and code.
     #[track_caller]
     pub(crate) fn quotes_the_vendor(&self, code: &str) {
         assert_eq!(self.metadata.get("vendor_code").map(String::as_str), Some(code), "{self:#?}");
         assert!(self.metadata.get("vendor_request_id").is_some_and(|id| !id.is_empty()), "{self:#?}");
     }
 
-    /// Returns the retry delay.
     pub(crate) fn delay(&self) -> Duration {
         self.retry.expect("a delay")
     }
 
-    /// Asserts that gRPC itself refused the message. For a message that is too large, gRPC answers `RESOURCE_EXHAUSTED` without a reason.
+    /// Asserts that gRPC itself refused the message, so the error has no reason of the contract.
     #[track_caller]
     pub(crate) fn is_grpcs_own(&self, code: Code) {
         assert_eq!(

@@ -28,7 +28,6 @@ fn spec_of(request: &mut EnsureLoadBalancerRequest) -> &mut LoadBalancerSpec {
     request.spec.as_mut().expect("set")
 }
 
-/// Returns the error with which the adapter refuses a changed request.
 async fn refusal(world: &World, change: impl FnOnce(&mut EnsureLoadBalancerRequest)) -> Status {
     let mut request = world.web("web").await;
     change(&mut request);

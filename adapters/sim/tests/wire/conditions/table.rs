@@ -34,7 +34,6 @@ macro_rules! conditions {
             }
         )*
 
-        /// The reasons of all rows.
         const PROVOKED: &[Reason] = &[$(Reason::$reason),*];
     };
 }

@@ -23,7 +23,6 @@ fn respond(status: u16) -> serde_json::Value {
     json!({ "respond": { "status": status } })
 }
 
-/// Returns the error of a load balancer if the vendor answers the create with this status.
 async fn create_answered(status: u16) -> Status {
     let world = World::start().await;
     world.always("CreateLoadBalancer", respond(status)).await;

@@ -20,10 +20,8 @@ use crate::{
     support::{context, fence, live, until},
 };
 
-/// Limits that no test reaches.
 pub(crate) const UNLIMITED: &str = "limits: {buckets: {compute: {rate: 1000, burst: 1000}, network: {rate: 1000, burst: 1000}, \
                                  loadbalancer: {rate: 1000, burst: 1000}, identity: {rate: 1000, burst: 1000}}}";
-/// The backend set that [`World::web`] refers to.
 const SET: &str = "one";
 
 pub(crate) struct World {

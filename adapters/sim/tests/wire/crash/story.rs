@@ -1,4 +1,4 @@
-//! The desired states of the controllers (the story, which has several chapters), and the requests that lead to each state.
+//! The story: the sequence of desired states (chapters) that the controllers reach, and the requests that lead to each state.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -20,7 +20,6 @@ use crate::support::{
     wanted::{backend, deletion, key, owner, spec, tcp, udp},
 };
 
-/// Pause between two attempts.
 const AGAIN: Duration = Duration::from_millis(20);
 
 /// The desired state at the end of a chapter.

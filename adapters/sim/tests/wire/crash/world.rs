@@ -11,38 +11,31 @@ use crate::{
     support::{PROGRAM, Program, TIMEOUT},
 };
 
-/// The consistency horizon of the adapter.
 pub(crate) const HORIZON_MS: u64 = 300;
 /// The number of load balancers that are created: `web`, `dns`, and `dns` again, because it becomes internal.
 pub(crate) const EVER_MADE: usize = 3;
 /// The delay of a late create. It is much longer than [`HORIZON_MS`].
 const LATE_MS: u64 = 900;
-/// Pause between two evaluations of a condition.
 const TICK: Duration = Duration::from_millis(2);
-/// A delay that is longer than the remaining life of a killed adapter. The cloud executes the write, but the adapter never receives the
-/// response.
+/// A delay that outlives the killed adapter: the cloud executes the write, but the adapter never receives the response.
 const FOREVER_MS: u64 = 600_000;
 
-/// The fault after a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blow {
     /// The adapter gets SIGKILL before the response arrives.
     Kill,
     /// The cloud closes the connection instead of sending a response.
     LoseAnswer,
-    /// The adapter gets SIGKILL, and the cloud executes its create only after the maximum lag of reads. This applies only to creates of
-    /// load balancers.
+    /// The adapter gets SIGKILL, and the cloud executes the adapter's create of a load balancer only after the maximum lag of reads.
     KillLate,
 }
 
-/// The properties of the cloud.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conditions {
     /// Lag of reads behind writes.
     pub(crate) lag_ms: u64,
     /// Whether the cloud supports client tokens, and so ignores a repeated create.
     pub(crate) client_tokens: bool,
-    /// The create horizon of the adapter.
     pub(crate) create_horizon_ms: u64,
 }
 
@@ -63,7 +56,7 @@ impl World {
         Self { cloud, adapter, conditions, controllers: Controllers::default() }
     }
 
-    /// Runs the sequence of desired states with a fault at the write of this number. Returns false if there is no such write.
+    /// Plays the story (the sequence of desired states) with a fault at the write of this number. Returns false if there is no such write.
     pub(crate) async fn run(mut self, blow: Blow, write: u64) -> bool {
         let (operation, action) = match blow {
             Blow::Kill => ("*", json!({ "delay_ms": FOREVER_MS })),
@@ -126,7 +119,7 @@ impl World {
         assert_eq!(list(&state, "routes").len(), chapter.routes.len(), "{when}: no duplicates");
     }
 
-    /// Returns the number of load balancers created so far. The cloud numbers its objects, so the number of a new object shows this.
+    /// Returns the number of load balancers created so far. The serial number in a new object's ID shows it.
     async fn ever_made(&self) -> usize {
         self.cloud.admin(reqwest::Method::DELETE, "faults", Value::Null).await;
         #[expect(
@@ -142,7 +135,6 @@ impl World {
     }
 }
 
-/// Starts an adapter for a cloud with these properties.
 async fn adapter(cloud: &str, conditions: Conditions) -> Program {
     let horizon = HORIZON_MS.to_string();
     let create_horizon = conditions.create_horizon_ms.to_string();
@@ -152,7 +144,7 @@ async fn adapter(cloud: &str, conditions: Conditions) -> Program {
     Program::start(PROGRAM, [cloud, horizons].concat()).await
 }
 
-/// Returns the number of writes that the cloud has received. Counts only writes that the fault can affect.
+/// Returns the number of writes received by the cloud that the fault can affect.
 fn writes(cloud: &TestCloud, blow: Blow) -> u64 {
     match blow {
         Blow::Kill | Blow::LoseAnswer => cloud.counts().writes,
@@ -160,7 +152,6 @@ fn writes(cloud: &TestCloud, blow: Blow) -> u64 {
     }
 }
 
-/// Waits until the cloud has received the write of this number.
 async fn written(cloud: &TestCloud, blow: Blow, write: u64) {
     while writes(cloud, blow) < write {
         tokio::time::sleep(TICK).await;

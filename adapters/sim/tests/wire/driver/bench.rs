@@ -25,7 +25,6 @@ use crate::{
 
 pub(crate) type Record = LoadBalancerRecord<<SimDriver as Driver>::Detail>;
 
-/// The maximum number of iterations. It is more than any test needs.
 const ROUNDS_MAX: usize = 200;
 
 pub(crate) struct Bench {
@@ -136,7 +135,6 @@ impl Bench {
         panic!("the load balancer is not deleted");
     }
 
-    /// Adds and removes routes in one call.
     pub(crate) async fn change_routes(
         &self,
         remove: &[&str],

@@ -12,14 +12,14 @@ use crate::{
     support::wanted::{backend, spec, tcp},
 };
 
-/// Returns the fault of the first write for a new load balancer if the cloud applies this action to the write.
+/// Creates a load balancer while the cloud applies this action to the first write. Returns the fault.
 async fn creating(bench: &Bench, action: Value) -> Fault {
     bench.cloud.fault(json!({ "match": { "operation": "CreateLoadBalancer" }, "when": { "next": 1 }, "action": action })).await;
     let steps = bench.driver.plan(&desired(spec([tcp(80)]), []), &Fence::default(), None).expect("possible");
     bench.driver.execute(&bench.session, &steps[0]).await.expect_err("a fault").fault
 }
 
-/// Returns the error of a listing if the cloud applies this action to the listing.
+/// Lists while the cloud applies this action to the listing. Returns the error.
 async fn listing(bench: &Bench, action: Value) -> cloud_adapter::driver::VendorError {
     bench
         .cloud
@@ -86,7 +86,7 @@ async fn failed_listing_reports_the_cause() {
 #[tokio::test]
 async fn throttled_answer_has_retry_after_and_request_id() {
     let bench = bench().await;
-    // After a first throttled call, the runtime repeats the call when the pause is over.
+    // The runtime retries a throttled call after the pause.
     for seconds in ["1", "7"] {
         let action = json!({ "respond": { "status": 429, "headers": { "retry-after": seconds } } });
         let rule = json!({ "match": { "operation": "List*" }, "when": { "next": 1 }, "action": action });

@@ -1,4 +1,4 @@
-//! The fake API server of the controllers with one Lease, as the chart creates it. Each replica has its own port, which the test can block.
+//! The fake API server of the controllers. It has one Lease, as the chart creates it, and a port for each replica that the test can block.
 
 use controller_core::{
     mirror::ObjectName,
@@ -16,7 +16,6 @@ pub(crate) fn start() -> FakeKube {
     kube
 }
 
-/// Returns the holder of the Lease.
 pub(crate) fn holder(kube: &FakeKube) -> Option<String> {
     kube.get::<Lease>(&lease())?.spec?.holder_identity
 }

@@ -49,7 +49,7 @@ impl Load {
                         Ok(_) => {
                             answers.fetch_add(1, Ordering::Relaxed);
                         }
-                        // The load itself causes too many concurrent requests, so this error is no failure of the adapter.
+                        // This error is not a failure of the adapter, because the load itself causes too many concurrent requests.
                         Err(error) if error.reason == Reason::BudgetExhausted => {
                             let pause = error.retry_after.unwrap_or(Duration::from_millis(500));
                             tokio::time::sleep(pause).await;
@@ -62,13 +62,11 @@ impl Load {
         Self { answers, failures, _callers: callers }
     }
 
-    /// Waits for this many further answers.
     pub(crate) async fn answers(&self, more: u64) {
         let wanted = self.answers.load(Ordering::Relaxed) + more;
         until("answers", async || self.answers.load(Ordering::Relaxed) >= wanted).await;
     }
 
-    /// Asserts that no controller received an error.
     #[track_caller]
     pub(crate) fn without_failures(&self) {
         let failures = self.failures.lock().expect("no panic");

@@ -10,7 +10,7 @@ use crate::{
     support::until,
 };
 
-/// The time after the start of its last renewal during which a leader sends calls. Source: docs/replicas.md.
+/// How long a leader sends calls, counted from the start of its last renewal. Source: docs/replicas.md.
 const SENDS: Duration = Duration::from_secs(6);
 
 #[tokio::test]

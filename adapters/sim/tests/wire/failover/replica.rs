@@ -60,7 +60,6 @@ impl Replica {
         replica
     }
 
-    /// Waits until the replica serves controllers.
     pub(crate) async fn serves(&self) {
         let what = "leadership";
         tokio::time::timeout(TIMEOUT, until(what, async || self.is_serving().await))
@@ -78,7 +77,6 @@ impl Replica {
         ServingStatus::try_from(answer.into_inner().status).ok()
     }
 
-    /// Returns the first status that the replica reports.
     pub(crate) async fn status(&self) -> WatchStatusResponse {
         let request = WatchStatusRequest { context: Some(context()) };
         let mut client = AdapterServiceClient::new(self.channel.clone());
@@ -111,8 +109,8 @@ pub(crate) async fn instance_calls(cloud: &TestCloud) -> Vec<u64> {
         .collect()
 }
 
-/// Asserts that any window of w seconds contains at most burst + rate * w calls. Calls are counted on arrival, so a tolerance of 50 ms is
-/// added.
+/// Asserts that any window of w seconds contains at most burst + rate * w calls. The tolerance of 50 ms covers the time that calls need to
+/// arrive.
 #[track_caller]
 pub(crate) fn within_budget(calls: &[u64]) {
     const TOLERANCE: f64 = 0.05;

@@ -1,4 +1,4 @@
-//! Tests of decisions that depend on the content of a request, and of flags that control which callers may connect.
+//! Tests of access decisions that depend on the content of a request, and of flags that control which callers may connect.
 
 use cloud_adapter::testing::{ISSUER, TokenKey, jwks};
 use cloud_api_proto::{
@@ -18,7 +18,6 @@ use crate::{
 
 const LOOPBACK: [&str; 2] = ["--grpc-address", "127.0.0.1:0"];
 
-/// An adapter that requires tokens, and the key that signs them.
 struct Guarded {
     adapter: Program,
     key: TokenKey,

@@ -20,7 +20,6 @@ use crate::{
     support::{Program, until},
 };
 
-/// The state of the gateway.
 #[derive(Clone)]
 struct Gateway {
     ours: String,
@@ -59,7 +58,6 @@ async fn forward(
     (answer.status(), answer.bytes().await.expect("whole").to_vec())
 }
 
-/// Starts a cloud with this project in the test process, and returns its URL.
 async fn cloud(project: &str, clouds: &mut JoinSet<()>) -> String {
     use adapter_sim::simcloud::{Cloud, SharedCloud, model::Project, serve};
     let project = Project { account: "sim".into(), project: project.into(), region: "sim-1".into() };
@@ -75,7 +73,6 @@ fn put(path: &Path, token: &str) {
     std::fs::write(path, token).expect("a written file");
 }
 
-/// Makes a live request.
 async fn existence(adapter: &Program, r#ref: Ref) -> Result<Existence, tonic::Status> {
     let now = RequestContext { max_staleness: Some(prost_types::Duration::default()), ..context() };
     let one = InstanceRef { r#ref: Some(r#ref), ..InstanceRef::default() };
@@ -84,7 +81,6 @@ async fn existence(adapter: &Program, r#ref: Ref) -> Result<Existence, tonic::St
     Ok(answer.into_inner().results[0].existence())
 }
 
-/// Returns the adapter's status.
 async fn status(adapter: &Program) -> WatchStatusResponse {
     let request = WatchStatusRequest { context: Some(context()) };
     let stream = AdapterServiceClient::new(adapter.channel.clone()).watch_status(request).await;

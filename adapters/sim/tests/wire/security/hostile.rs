@@ -21,12 +21,10 @@ use crate::{
 const MEMORY: usize = 160 * 1024 * 1024;
 /// Maximum delay of another caller, on a busy host.
 const CALL: Duration = Duration::from_secs(5);
-/// Maximum delay of a request to the port of metrics and probes.
 const PROBE: Duration = Duration::from_secs(2);
 /// The maximum number of connections to the port of metrics and probes, plus some margin for other open files.
 const PLAIN: usize = 64 + 20;
 
-/// The attacked adapter.
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
 }
@@ -47,7 +45,7 @@ async fn attacked<F: Future<Output = ()> + Send + 'static>(attack: impl FnOnce(T
     let kept = adapter.channel.clone();
     let (mut answers, mut most) = (0, before);
     while !over.load(Ordering::Relaxed) && !attacking.is_empty() {
-        // The first call uses an existing connection, and the second call uses a new connection.
+        // The first channel is an existing connection; the second is a new one.
         for channel in [kept.clone(), adapter.channel.clone()] {
             let answer = tokio::time::timeout(CALL, info(&channel)).await;
             assert!(answer.expect("soon"), "a normal caller is answered");
@@ -125,7 +123,7 @@ async fn slow_watchers_of_a_large_cloud_cost_little_memory() {
     drop((one, many));
 }
 
-/// The port of metrics and probes does not authenticate callers, so it must withstand any client.
+/// The port of metrics and probes does not authenticate callers, so any client may attack it.
 #[tokio::test]
 async fn thousands_of_half_sent_requests_delay_no_probe() {
     let adapter = start(&["--grpc-address", "127.0.0.1:0"]).await;

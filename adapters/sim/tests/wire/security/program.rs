@@ -28,7 +28,6 @@ pub(crate) fn open_files(program: &Program) -> usize {
     fs::read_dir(format!("/proc/{}/fd", program.id())).expect("it runs").count()
 }
 
-/// Returns whether a normal client gets an answer and the adapter has passed its self-check.
 pub(crate) async fn info(channel: &Channel) -> bool {
     is_ready(channel, CLUSTER).await
 }

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-/// A running cloud. Dropping this value ends it.
 pub(crate) struct TestCloud {
     pub(crate) url: String,
     cloud: SharedCloud,
@@ -20,7 +19,7 @@ impl TestCloud {
         Self::start_at("127.0.0.1:0", settings).await
     }
 
-    /// Starts a cloud that completes every write at once. `settings` are merged into its settings.
+    /// Starts a cloud that completes every write at once.
     pub(crate) async fn fast(settings: Value) -> Self {
         let instant = json!({ "create_ms": 0, "update_ms": 0, "delete_ms": 0 });
         let cloud = Self::start(json!({ "provisioning": instant })).await;
@@ -46,7 +45,6 @@ impl TestCloud {
         started
     }
 
-    /// Makes one call of the admin API.
     pub(crate) async fn admin(&self, method: Method, path: &str, body: Value) -> Value {
         self.call(method, &format!("admin/{path}"), body).await
     }
@@ -83,7 +81,6 @@ impl TestCloud {
         self.admin(Method::GET, "state", Value::Null).await
     }
 
-    /// Returns the only load balancer.
     pub(crate) async fn balancer(&self) -> Value {
         let mut all = self.state().await["load_balancers"].take();
         let all = all.as_array_mut().expect("a list");
@@ -99,7 +96,6 @@ impl TestCloud {
         self.counts().of(operation)
     }
 
-    /// Resets the counts.
     pub(crate) fn count_from_here(&self) {
         self.cloud.with(|cloud, _| cloud.reset_counts());
     }

@@ -27,7 +27,6 @@ pub(crate) fn delete(node: u32) -> RouteDelete {
     RouteDelete { key: Some(route_key(node)), ..RouteDelete::default() }
 }
 
-/// Returns a request without items.
 pub(crate) fn routes() -> ApplyRoutesRequest {
     ApplyRoutesRequest {
         context: Some(context()),

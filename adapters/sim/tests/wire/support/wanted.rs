@@ -9,14 +9,12 @@ use cloud_api_proto::v1alpha1::{
 
 use super::{context, fence};
 
-/// The cluster of all tests.
 pub(crate) const CLUSTER: &str = "c-1";
 
 pub(crate) fn key(uid: &str) -> LoadBalancerKey {
     LoadBalancerKey { cluster_id: CLUSTER.into(), owner_uid: uid.into() }
 }
 
-/// Returns the Service `shop/<uid>` as an owner.
 pub(crate) fn owner(uid: &str) -> Owner {
     Owner { kind: "Service".into(), namespace: "shop".into(), name: uid.into(), uid: uid.into() }
 }
@@ -31,7 +29,6 @@ pub(crate) fn backend(n: u8) -> Backend {
     testing::backend(format!("sim://sim-1/i-000{n}"), n)
 }
 
-/// Returns a request to delete the load balancer of the Service `shop/<uid>`.
 pub(crate) fn deletion(uid: &str) -> DeleteLoadBalancerRequest {
     DeleteLoadBalancerRequest {
         context: Some(context()),

@@ -82,7 +82,7 @@ fn cancelled_call_that_was_shed_is_not_reported() {
     assert_eq!(sent(&mut scheduler, at(0.0)), [kept]);
 }
 
-/// Otherwise two namespaces would shed each other's calls in turns.
+/// Shedding a call here would let two namespaces shed each other's calls in turns.
 #[test]
 fn full_queue_sheds_no_call_of_a_namespace_with_one_more() {
     let mut limits = config([("compute", 1.0, 1)]);

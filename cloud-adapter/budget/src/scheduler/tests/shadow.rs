@@ -1,4 +1,4 @@
-//! Tests of shadow mode: delays are counted, and nothing is enforced.
+//! Tests of shadow mode, which counts delays and enforces nothing.
 
 use super::*;
 

@@ -11,7 +11,6 @@ const INCREASE: f64 = 0.02;
 /// Lowest rate, in calls per second.
 const FLOOR: f64 = 0.2;
 
-/// A client with plain AIMD.
 #[derive(Debug)]
 pub(crate) struct Aimd {
     pace: Pace,

@@ -4,7 +4,6 @@ use cloud_budget::Time;
 
 use crate::{CallerAction, Client, Verdict, pace::Pace};
 
-/// A client with a static rate limit.
 #[derive(Debug)]
 pub(crate) struct Fixed(Pace);
 

@@ -14,7 +14,6 @@ use crate::{CallerAction, Client, Verdict, chance::Chance};
 const FIRST: f64 = 1.0;
 const LONGEST: f64 = 20.0;
 
-/// A client with several workers and without a rate limiter.
 #[derive(Debug)]
 pub(crate) struct Workers {
     /// Idle workers by the time at which they send.

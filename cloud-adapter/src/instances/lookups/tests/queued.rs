@@ -33,7 +33,6 @@ impl Bed {
         self.vendor.session(Purpose { deadline, ..Purpose::own(priority, "test") })
     }
 
-    /// Looks up instances after this many milliseconds, and returns the duration of the look-up.
     async fn after(
         &self,
         millis: u64,

@@ -55,7 +55,6 @@ fn name(state: &TestState) -> &'static str {
     }
 }
 
-/// Returns a task in the state that it reaches by these events.
 fn after<const N: usize>(events: [TestEvent; N], now: Instant) -> TestTask {
     events.into_iter().fold(task(now), |task, event| task.step(event, now))
 }
@@ -336,7 +335,7 @@ fn absent() -> Goal {
     Goal::Absent { adopter: adopter.into(), adoption: Adoption::Never, known: None }
 }
 
-/// Returns a possible event of the task's state. An observation is as old as the task accepts.
+/// An observation is as old as the task accepts.
 fn possible(task: &TestTask, choice: usize, now: Instant) -> TestEvent {
     match &task.state {
         &State::Observing { not_before, .. } => {
@@ -372,7 +371,6 @@ fn possible(task: &TestTask, choice: usize, now: Instant) -> TestEvent {
     }
 }
 
-/// The facts on which the tested rules depend.
 #[derive(Debug, Default)]
 struct Log {
     /// The end of the last write, and whether this write was a create of unknown outcome.

@@ -14,7 +14,6 @@ use crate::{
 
 type Balancer = LoadBalancerRecord<()>;
 
-/// A kind of read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Read {
     /// One page of the listing.
@@ -25,7 +24,7 @@ pub(super) enum Read {
     Find,
 }
 
-/// The cloud. Writes go to the vendor and do not change this cloud.
+/// Writes go to the vendor and do not change this cloud.
 #[derive(Debug, Default)]
 pub(super) struct Cloud {
     items: Mutex<Vec<Balancer>>,

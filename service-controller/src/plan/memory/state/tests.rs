@@ -139,7 +139,6 @@ fn name(state: &State) -> &'static str {
     }
 }
 
-/// One example of each state.
 fn examples() -> Vec<State> {
     let confirmed =
         || Confirmed::new(&ask(Why::Missing, SECOND), &answer(CloudState::Active), Some(&shown()));

@@ -3,7 +3,6 @@
 use super::*;
 
 impl World {
-    /// Returns the attacker's Service with a random change.
     pub(super) fn random_wish(&mut self, service: &Service) -> Service {
         let cloud = &self.bench.cloud;
         let text = |one: &Value, key: &str| one[key].as_str().map(str::to_owned);
@@ -55,7 +54,6 @@ impl World {
     }
 }
 
-/// Changes the request so that it asks for objects that do not belong to the attacker.
 fn ask_for_what_is_of_others(chance: &mut Chance, spec: &mut LoadBalancerSpec) {
     if chance.one_in(4) {
         let closed = [

@@ -23,7 +23,7 @@ use crate::{
     parameters::Parameters,
 };
 
-/// The maximum length of a string in the contract, in bytes.
+/// The maximum length of a string in a request of the adapter API, in bytes.
 const WORD: usize = 256;
 
 impl Front {
@@ -221,7 +221,7 @@ impl Front {
     }
 }
 
-/// Returns the key of a stored answer: the request without the fields that depend on the caller.
+/// Returns the key of a stored answer, which is the request without the fields that depend on the caller.
 fn question(request: &EnsureLoadBalancerRequest) -> Vec<u8> {
     EnsureLoadBalancerRequest { context: None, fence: None, known: None, ..request.clone() }.encode_to_vec()
 }

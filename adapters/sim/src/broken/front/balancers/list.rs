@@ -9,7 +9,7 @@ use super::Front;
 use crate::broken::Fault;
 
 impl Front {
-    /// Changes the messages of a watch consistently: the count and the checksum match the remaining items.
+    /// Changes the messages of a watch consistently, so that the count and the checksum match the remaining items.
     pub(super) fn listed(
         &self,
     ) -> impl FnMut(WatchLoadBalancersResponse) -> Option<WatchLoadBalancersResponse> + Send + use<> {
@@ -40,7 +40,7 @@ fn is_finished(one: &LoadBalancer) -> bool {
     one.state() == LoadBalancerState::Active && !one.applied_hash.is_empty()
 }
 
-/// Returns an item's contribution to the checksum. Source: `Synced.checksum` in the contract.
+/// Returns an item's contribution to the checksum. Source: `Synced.checksum` in the API definition.
 fn digest(key: &str) -> u64 {
     Sha256::digest(key).iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }

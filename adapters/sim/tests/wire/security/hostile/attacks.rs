@@ -61,7 +61,6 @@ pub(super) async fn random_bytes(target: Target) {
     }
 }
 
-/// Sends far more headers than a request may contain.
 pub(super) async fn huge_headers(target: Target) {
     for round in 0..20 {
         let mut connection = Connection::open(&target, &Builder::new()).await;
@@ -75,7 +74,7 @@ pub(super) async fn huge_headers(target: Target) {
     }
 }
 
-/// Makes calls that are reset immediately.
+/// Makes calls and resets them immediately.
 pub(super) async fn reset_flood(target: Target) {
     let mut peers = JoinSet::new();
     for _ in 0..4 {
@@ -92,7 +91,6 @@ pub(super) async fn reset_flood(target: Target) {
     }
 }
 
-/// Opens response streams and does not read them.
 pub(super) async fn slow_readers(target: Target) {
     let request = cloud_api_proto::v1alpha1::WatchStatusRequest { context: Some(context()) };
     let content = prost_bytes(&request);
@@ -114,7 +112,8 @@ pub(super) async fn slow_readers(target: Target) {
     }
 }
 
-/// Opens watches of all instances. Each accepts only one byte, and stays open until the returned value is dropped.
+/// Opens watches of all instances. The flow-control window of each accepts only one byte. The watches stay open until the returned value is
+/// dropped.
 pub(super) async fn deaf_watchers(target: &Target, count: usize) -> Vec<(Connection, Vec<h2::RecvStream>)> {
     let (mut kept, mut left) = (Vec::new(), count);
     while left > 0 {
@@ -151,7 +150,7 @@ fn deaf() -> Builder {
     builder
 }
 
-/// Opens a watch that accepts only one byte. Returns the watch, or the headers of its refusal.
+/// Opens a watch whose flow-control window accepts only one byte. Returns the watch, or the headers of its refusal.
 async fn deaf_watcher(connection: &mut Connection) -> Result<h2::RecvStream, http::HeaderMap> {
     let request = WatchInstancesRequest { context: Some(context()), ..WatchInstancesRequest::default() };
     let (answer, mut stream) = connection.begin(post(WATCH_INSTANCES)).await.expect("taken");
@@ -206,7 +205,7 @@ pub(super) async fn oversized_messages(target: Target) {
     let (mut full, mut late) = (0, 0);
     while let Some(ended) = tokio::time::timeout(TIMEOUT, answers.join_next()).await.expect("ends") {
         match ended.expect("no panic") {
-            // RESOURCE_EXHAUSTED: the memory is in use. DEADLINE_EXCEEDED: the message never ended.
+            // RESOURCE_EXHAUSTED means that no memory is left for messages; DEADLINE_EXCEEDED means that the message never ended.
             End::Grpc(code) if code == "8" => full += 1,
             End::Grpc(code) if code == "4" => late += 1,
             other @ (End::Grpc(_) | End::Http(_) | End::Broken) => panic!("{other:?}"),
@@ -215,7 +214,6 @@ pub(super) async fn oversized_messages(target: Target) {
     assert!(full > 0 && late > 0 && full + late == 30, "{full} {late}");
 }
 
-/// Sends invalid messages, and invalid calls.
 pub(super) async fn malformed_messages(target: Target) {
     let mut chance = Chance(0xbad);
     let good = cloud_api_proto::v1alpha1::GetInfoRequest {
@@ -229,7 +227,7 @@ pub(super) async fn malformed_messages(target: Target) {
     for cut in 1..whole.len() {
         let part = message(u32::try_from(cut).expect("small"), &whole[..cut]);
         let ended = connection.call(post(GET_INFO), part).await;
-        // A cut between two fields leaves a smaller message. This message is refused with INVALID_ARGUMENT, or is even valid.
+        // A cut between two fields leaves a shorter message, which is either valid or refused with INVALID_ARGUMENT.
         let Some(code) = grpc(&ended) else { panic!("cut at {cut}: {ended:?}") };
         assert!(["0", "3", "13"].contains(&code), "cut at {cut}: {ended:?}");
     }
@@ -258,7 +256,6 @@ fn grpc(end: &End) -> Option<&str> {
     if let End::Grpc(code) = end { Some(code) } else { None }
 }
 
-/// Returns a message with its gRPC frame.
 fn prost_bytes(content: &impl prost::Message) -> Bytes {
     let content = content.encode_to_vec();
     message(u32::try_from(content.len()).expect("small"), &content)

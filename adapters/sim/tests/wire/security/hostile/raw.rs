@@ -7,7 +7,6 @@ use tokio::{net::TcpStream, task::JoinSet};
 
 use super::Target;
 
-/// One connection. Dropping this value ends it.
 pub(super) struct Connection {
     pub(super) send: SendRequest<Bytes>,
     _driving: JoinSet<()>,
@@ -18,7 +17,7 @@ impl Connection {
         let stream = TcpStream::connect(target.address).await.expect("taken");
         let (send, connection) = builder.handshake(stream).await.expect("HTTP/2");
         let mut driving = JoinSet::new();
-        // An error of the connection also appears at its streams.
+        // The streams report errors of the connection too.
         driving.spawn(async move {
             let _reported_by_streams = connection.await.is_ok();
         });
@@ -33,7 +32,7 @@ impl Connection {
         self.send.clone().ready().await.ok()?.send_request(request, false).ok()
     }
 
-    /// Makes a whole call with this body, and returns how it ended.
+    /// Makes a whole call with this body.
     pub(super) async fn call(&mut self, request: Request<()>, body: Bytes) -> End {
         let Some((answer, mut stream)) = self.begin(request).await else { return End::Broken };
         if stream.send_data(body, true).is_err() {
@@ -43,7 +42,6 @@ impl Connection {
     }
 }
 
-/// The end of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum End {
     /// The gRPC code in the trailers.
