@@ -33,7 +33,7 @@ async fn indiscreet_cloud(serving: &mut JoinSet<std::io::Result<()>>) -> (String
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("bound"));
     serving.spawn(serve(listener, cloud.clone(), CancellationToken::new()));
-    // A prefix so long that an excerpt of the error ends inside the token.
+    // The prefix is long enough that an excerpt of the error ends inside the token.
     let body = json!({ "code": "odd", "message": format!("{}{CANARY} is what you sent", "x".repeat(100)) });
     let respond = json!({ "respond": { "status": 500, "body": body } });
     let rule = json!({ "match": { "operation": "ListInstances" }, "when": { "next": 3 }, "action": respond });
