@@ -100,8 +100,8 @@ struct Search<'a> {
     tried: Tried,
     /// Whether a connection broke during the call.
     broken: bool,
-    /// The answer to return if no replica gives a better answer. This is the first failure after which the call may have been carried out,
-    /// or the last failure if there is none.
+    /// The answer to return if no replica gives a better answer: the first failure after which the call may have been carried out. If every
+    /// failure proves that the call was not carried out, this is the last failure.
     answer: Option<Outcome>,
 }
 

@@ -36,6 +36,8 @@ pub(super) fn run(args: &[String]) -> anyhow::Result<()> {
     if !git::output(["status", "--porcelain"])?.is_empty() {
         say("note: uncommitted changes are not part of the rehearsal");
     }
+    // The scenario has no access to other networks, so it cannot build this program.
+    Tool::Crane.get()?;
     // The folder is outside the repository, because checks of the repository would read the clone.
     let folder = Environment::of_this_process()?.cache.with_file_name("release-rehearsal");
     let work = Work {
