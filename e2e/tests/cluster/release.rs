@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use e2e::{Launch, Process, eventually, service};
 use e2e_tools::cluster::layout::REGISTRY;
-use e2e_tools::pages::{How, blocks};
+use e2e_tools::pages::{Block, How, blocks};
 use e2e_tools::{Environment, Terminal, Tool};
 use serde_json::json;
 
@@ -162,18 +162,15 @@ async fn install(bed: &Bed, built: &Built, version: &str) -> anyhow::Result<()> 
     });
     fs::write(folder.join("values.yaml"), bed.values(&change).to_string())?;
     let page = fs::read_to_string(crate::bed::chart().join("../../docs/install.md"))?;
-    let block = blocks(&page).into_iter().find(|block| block.how == Some(How::NotRun(BLOCK)));
-    let commands: Vec<_> = block
-        .context("docs/install.md lacks the block")?
-        .body
-        .iter()
-        .map(|line| {
-            let typed = line.strip_prefix("$ ").unwrap_or(line);
-            typed.replace("registry.example", REGISTRY).replace(":0.1.0", &format!(":{version}"))
-        })
-        .collect();
+    let blocks = blocks(&page);
+    let block = blocks.iter().find(|block| block.how == Some(How::NotRun(BLOCK)));
+    let block = block.context("docs/install.md lacks the block")?;
+    let commands: Vec<_> = block.body.iter().map(|line| line.strip_prefix("$ ").unwrap_or(line)).collect();
     // The registry of this scenario has no TLS.
-    let script = commands.join("\n").replace("helm install", "helm install --plain-http --wait --timeout 5m");
+    let pull = commands.join("\n").replace("helm pull", "helm pull --plain-http");
+    let install = blocks.iter().flat_map(Block::commands).find(|it| it.text.starts_with("helm install"));
+    let install = install.context("docs/install.md does not install the chart")?.text;
+    let script = format!("REGISTRY={REGISTRY}\nVERSION={version}\n{pull}\n{install} --wait --timeout 5m");
     let path = built.cosign.parent().unwrap_or(Path::new("/")).display();
     // A node accepts pods when its network works, as after the installation of a CNI plugin.
     let installed = async { bed.shell(&folder, &format!("PATH='{path}':\"$PATH\"\n{script}")).await };

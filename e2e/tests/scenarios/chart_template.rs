@@ -442,6 +442,20 @@ fn the_notes_warn_of_an_unauthenticated_adapter() {
     }
 }
 
+/// The notes promise no initialised nodes if the simulated cloud has no instances.
+#[test]
+fn the_notes_say_whether_a_simulated_cloud_initialises_nodes() {
+    for (endpoint, initialises) in [("", false), ("http://192.0.2.10:9797", true)] {
+        let mut values = base();
+        let sim = json!({ "notForProduction": true, "endpoint": endpoint });
+        merge(&mut values, &json!({ "adapter": { "kind": "sim", "sim": sim } }));
+        let said = helm_with(&["install", "a", "--dry-run=client"], &values).unwrap();
+        let (_, notes) = said.split_once("\nNOTES:\n").unwrap();
+        assert_eq!(notes.contains("\nNodes lose the taint"), initialises, "{notes}");
+        assert_eq!(notes.contains("\nNodes keep the taint"), !initialises, "{notes}");
+    }
+}
+
 #[test]
 fn invalid_pod_values_are_refused_with_their_key() {
     let cases = [

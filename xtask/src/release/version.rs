@@ -11,7 +11,7 @@ pub(super) const PLACES: [VersionedFile; 6] = [
     VersionedFile { file: "Cargo.lock", lines: Lines::Crates },
     VersionedFile { file: "helm/cloud-controllers/Chart.yaml", lines: Lines::After("", &CHART_VERSIONS, "") },
     VersionedFile { file: "docs/images.md", lines: Lines::Tags },
-    VersionedFile { file: "docs/install.md", lines: Lines::Tags },
+    VersionedFile { file: "docs/install.md", lines: Lines::After("", &["$ VERSION="], "") },
     VersionedFile {
         file: "docs/gitops.md",
         lines: Lines::After("", &["    targetRevision: ", "    tag: "], ""),
