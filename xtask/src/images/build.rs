@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
-use super::about::Image;
+use super::about::{IMAGES, Image};
 use super::arch::Arch;
 use super::sbom::Toolchain;
 use crate::cargo;
@@ -71,8 +71,14 @@ impl Use {
     }
 }
 
-/// Builds the program and returns its path. Builds each program separately, because otherwise a program would get features of crates that
-/// only another program needs.
+/// Returns the programs that one call of cargo builds. For users, each program is built separately, because otherwise it would get features of
+/// crates that only another program needs. For tests, one call builds the programs of all images, and compiles each crate once.
+fn together(image: &Image, what_for: Use) -> Vec<&Image> {
+    let all = what_for == Use::Tests && IMAGES.iter().any(|other| other.name == image.name);
+    if all { IMAGES.iter().collect() } else { vec![image] }
+}
+
+/// Builds the program and returns its path.
 pub(crate) fn binary(image: &Image, arch: Arch, what_for: Use) -> anyhow::Result<PathBuf> {
     let target = target();
     let root = cargo::root();
@@ -94,16 +100,8 @@ pub(crate) fn binary(image: &Image, arch: Arch, what_for: Use) -> anyhow::Result
         command.env_remove(name);
     }
     let status = command
-        .args([
-            "build",
-            "--profile",
-            what_for.profile(),
-            "--locked",
-            "--package",
-            image.package,
-            "--bin",
-            image.name,
-        ])
+        .args(["build", "--profile", what_for.profile(), "--locked"])
+        .args(together(image, what_for).iter().flat_map(|it| ["--package", it.package, "--bin", it.name]))
         .args(["--target", arch.target(), "--target-dir"])
         .arg(&target)
         .env("CARGO_ENCODED_RUSTFLAGS", rust_flags(&places))
@@ -233,7 +231,20 @@ fn output(command: &mut Command) -> Option<String> {
 mod tests {
     use std::path::Path;
 
-    use super::{Arch, c_flags, changes_what_is_built, old, repair, rust_flags, std_source, version};
+    use super::super::about::PROGRAMS;
+    use super::{
+        Arch, IMAGES, Use, c_flags, changes_what_is_built, old, repair, rust_flags, std_source, together,
+        version,
+    };
+
+    #[test]
+    fn only_tests_build_several_programs_at_once() {
+        let count = |image, what_for| together(image, what_for).len();
+        assert_eq!(count(&IMAGES[0], Use::Release), 1);
+        assert_eq!(count(&IMAGES[0], Use::Tests), IMAGES.len());
+        let conformance = PROGRAMS.iter().find(|it| it.name == "adapter-conformance").unwrap();
+        assert_eq!(count(conformance, Use::Tests), 1, "it has no image");
+    }
 
     #[test]
     fn folders_of_this_host_are_not_in_the_program() {
