@@ -1,5 +1,5 @@
-//! `cargo xtask chart`: generates two files from values.yaml, the table in the chart's README and the defaults that templates read. Reports
-//! keys that are missing from the schema.
+//! `cargo xtask chart`: generates the table in the chart's README and the defaults that templates read from values.yaml, and the keys that
+//! templates know from the schema. Reports keys that are missing from the schema.
 //!
 //! This command supports only the subset of YAML that values.yaml uses: two spaces per level, comments above the key, lists and empty maps
 //! on the line of their key. It refuses everything else.
@@ -19,6 +19,8 @@ const END: &str = "<!-- End of what is written. -->\n";
 
 /// The defaults for templates, which cannot read values.yaml.
 const DEFAULTS: &str = "files/defaults.yaml";
+/// The known keys for templates, which cannot read the schema.
+const KEYS: &str = "files/keys.yaml";
 
 pub(crate) fn write() -> anyhow::Result<()> {
     for (name, old, new) in written()? {
@@ -35,7 +37,7 @@ pub(crate) fn write() -> anyhow::Result<()> {
 pub(crate) fn check() -> anyhow::Result<()> {
     for (name, old, new) in written()? {
         if old != new {
-            bail!("{CHART}/{name} differs from values.yaml");
+            bail!("{CHART}/{name} differs from values.yaml or values.schema.json");
         }
     }
     let faults = schema::faults(&entries(&read("values.yaml")?)?, &read("values.schema.json")?)?;
@@ -51,12 +53,17 @@ fn read(name: &str) -> anyhow::Result<String> {
 }
 
 /// The generated files: name, current text, and expected text.
-fn written() -> anyhow::Result<[(&'static str, String, String); 2]> {
+fn written() -> anyhow::Result<[(&'static str, String, String); 3]> {
     let (values, readme) = (read("values.yaml")?, read("README.md")?);
     let with_table = with_table(&readme, &table(&values)?)?;
-    // The file may not exist yet.
-    let defaults_before = fs::read_to_string(cargo::root().join(CHART).join(DEFAULTS)).unwrap_or_default();
-    Ok([("README.md", readme, with_table), (DEFAULTS, defaults_before, defaults(&values))])
+    let keys = schema::keys(&read("values.schema.json")?)?;
+    // A generated file may not exist yet.
+    let before = |name| fs::read_to_string(cargo::root().join(CHART).join(name)).unwrap_or_default();
+    Ok([
+        ("README.md", readme, with_table),
+        (DEFAULTS, before(DEFAULTS), defaults(&values)),
+        (KEYS, before(KEYS), keys),
+    ])
 }
 
 /// The values without their comments.

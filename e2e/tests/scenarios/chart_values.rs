@@ -40,7 +40,11 @@ fn wrong_shapes() -> Vec<Wrong> {
     vec![
         ("a word for a number", json!({ "adapter": { "grpcPort": "many" } }), "grpcPort"),
         ("a port out of range", json!({ "nodeController": { "httpPort": 70000 } }), "httpPort"),
-        ("an unknown inner key", json!({ "serviceController": { "replica": 2 } }), "replica"),
+        (
+            "an unknown inner key",
+            json!({ "serviceController": { "replica": 2 } }),
+            "serviceController.replica: unknown key, did you mean 'replicas'?",
+        ),
         ("an unknown log format", json!({ "logFormat": "xml" }), "logFormat"),
         ("another domain's annotations", json!({ "serviceController": { "compat": "aws" } }), "compat"),
         (

@@ -12,6 +12,7 @@ mod admission_policy;
 mod bench;
 mod chart_gitops;
 mod chart_install;
+mod chart_keys;
 mod chart_names;
 mod chart_openstack;
 mod chart_options;

@@ -1,10 +1,12 @@
 {{/* Checks that the schema cannot express. Reports all faults at once, each with its key and what to do. Takes the root. */}}
 {{- define "cloud-controllers.validate" -}}
 {{- $values := .Values -}}
-{{- /* The other checks depend on the formats. */ -}}
 {{- $faults := include "cloud-controllers.keyFaults" . | fromJsonArray -}}
-{{- include "cloud-controllers.refuse" (concat $faults (include "cloud-controllers.formatFaults" . | fromJsonArray)) -}}
-{{- $faults = include "cloud-controllers.kindFaults" $values.adapter | fromJsonArray -}}
+{{- $faults = concat $faults (include "cloud-controllers.kindFaults" $values.adapter | fromJsonArray) -}}
+{{- /* The other checks depend on the formats. */ -}}
+{{- with include "cloud-controllers.formatFaults" . | fromJsonArray -}}
+{{- include "cloud-controllers.refuse" (concat $faults .) -}}
+{{- end -}}
 {{- $faults = concat $faults (include "cloud-controllers.metadataFaults" . | fromJsonArray) -}}
 {{- $faults = concat $faults (include "cloud-controllers.logLevelFaults" $values.logLevel | fromJsonArray) -}}
 {{- if not (include "cloud-controllers.ipFamily" $values.bindAddress) -}}
@@ -39,29 +41,55 @@
 {{- end }}
 
 {{/*
-Returns a JSON list of unknown keys at the top level. The schema accepts them, because its message could not name a similar key. A key is
-similar if both have the same beginning and end around at most three characters. Takes the root.
+Returns a JSON list of unknown keys at all levels. The schema accepts them, because its message could not name a similar key, and would hide
+all other faults. Takes the root.
 */}}
 {{- define "cloud-controllers.keyFaults" -}}
+{{- include "cloud-controllers.keyFaultsBelow" (dict "value" .Values "known" (.Files.Get "files/keys.yaml" | fromYaml) "name" "") -}}
+{{- end }}
+
+{{/*
+Returns the unknown keys below one value. Takes {value, known, name}; known: the keys of the value, where * is every item of a list or every key
+of a map. If it is empty, all keys are valid.
+*/}}
+{{- define "cloud-controllers.keyFaultsBelow" -}}
 {{- $faults := list -}}
-{{- $known := .Files.Get "files/defaults.yaml" | fromYaml | keys | sortAlpha -}}
-{{- range $given := keys .Values | sortAlpha -}}
-{{- if not (has $given (append $known "global")) -}}
+{{- if and .known (or (kindIs "map" .value) (kindIs "slice" .value)) -}}
+{{- range $key, $item := .value -}}
+{{- $key = toString $key -}}
+{{- $name := trimPrefix "." (printf "%s.%s" $.name $key) -}}
+{{- $match := ternary "*" $key (hasKey $.known "*") -}}
+{{- if hasKey $.known $match -}}
+{{- $place := dict "value" $item "known" (get $.known $match) "name" $name -}}
+{{- $faults = concat $faults (include "cloud-controllers.keyFaultsBelow" $place | fromJsonArray) -}}
+{{- else -}}
+{{- $known := without (keys $.known | sortAlpha) "global" -}}
+{{- $hint := printf ": use one of: %s" (join ", " $known) -}}
+{{- with include "cloud-controllers.similarKeys" (dict "given" $key "known" $known) | fromJsonArray -}}
+{{- $hint = printf ", did you mean '%s'?" (join "' or '" .) -}}
+{{- end -}}
+{{- $faults = append $faults (printf "%s: unknown key%s" $name $hint) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $faults -}}
+{{- end }}
+
+{{/*
+Returns a JSON list of the known keys that are similar to a given key: both have the same beginning and end around at most three characters.
+Takes {given, known}.
+*/}}
+{{- define "cloud-controllers.similarKeys" -}}
 {{- $similar := list -}}
-{{- range $key := $known -}}
+{{- range $key := .known -}}
 {{- range $at := until (len $key) -}}
 {{- $end := min (len $key) (add $at 2) | int -}}
-{{- if regexMatch (printf "(?i)^%s.{0,3}%s$" (trunc $at $key) (trimPrefix (trunc $end $key) $key)) $given -}}
+{{- if regexMatch (printf "(?i)^%s.{0,3}%s$" (trunc $at $key) (trimPrefix (trunc $end $key) $key)) $.given -}}
 {{- $similar = append $similar $key -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- $hint := printf ": use one of: %s" (join ", " $known) -}}
-{{- with $similar | uniq }}{{ $hint = printf ", did you mean '%s'?" (join "' or '" .) }}{{ end -}}
-{{- $faults = append $faults (printf "%s: unknown key%s" $given $hint) -}}
-{{- end -}}
-{{- end -}}
-{{- toJson $faults -}}
+{{- $similar | uniq | toJson -}}
 {{- end }}
 
 {{/* Returns a JSON list of faults of values that do not have the format of files/formats.yaml. Takes the root. */}}
