@@ -99,6 +99,7 @@ impl<D: Driver> Sources<D> {
             }
             Duty::Draining => (false, None),
         };
+        let trouble = rpc.health.borrow().clone().filter(|_| leader);
         let (tasks, more) = self.converger.report(TASKS);
         let credentials = report.credentials.map(|state| (CREDENTIALS.to_owned(), state));
         let breakers = report.breakers.into_iter().chain(credentials);
@@ -111,7 +112,8 @@ impl<D: Driver> Sources<D> {
             leader,
             leader_address,
             scope: rpc.scope().map(|scope| named(&scope)).filter(|words| !words.is_empty()),
-            trouble: rpc.health.borrow().as_ref().filter(|_| leader).map(short),
+            trouble: trouble.as_ref().map(short),
+            trouble_reason: trouble.as_ref().map(|error| error.fault.reason().word().to_owned()),
             config_revision: self.config.borrow().revision.clone(),
             budgets: report.buckets.iter().map(|it| self.budget(it, now, history)).collect(),
             queues: rpc.vendor.queues().into_iter().map(queue).collect(),
@@ -229,7 +231,7 @@ mod tests {
     use super::*;
     use crate::{
         config::CacheSettings,
-        driver::{LoadBalancerRecord, testing::WriteOnly},
+        driver::{Fault, LoadBalancerRecord, testing::WriteOnly},
         vendor::{
             Purpose,
             tests::{limits, read, vendor},
@@ -304,6 +306,20 @@ mod tests {
         assert_eq!(leader(&page), (false, Some("10.0.0.2:8443".to_owned())));
         replica.lead(1);
         assert_eq!(leader(&page), (true, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn trouble_of_the_leader_has_a_reason() {
+        let sources = sources();
+        let (replica, health) = (sources.rpc.replica.clone(), sources.rpc.health.clone());
+        let (page, _keep) = Page::of(sources);
+        let trouble = |page: &Page| (page.status().trouble, page.status().trouble_reason);
+        health.send_replace(Some(VendorError::new(Fault::Unavailable, "no answer")));
+        assert_eq!(trouble(&page), (None, None), "a standby does not call the vendor");
+        replica.lead(1);
+        assert_eq!(trouble(&page), (Some("no answer".to_owned()), Some("VENDOR_UNAVAILABLE".to_owned())));
+        health.send_replace(Some(VendorError::new(Fault::Auth, "401")));
+        assert_eq!(trouble(&page), (Some("401".to_owned()), Some("VENDOR_AUTH".to_owned())));
     }
 
     #[test]

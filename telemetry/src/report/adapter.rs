@@ -25,6 +25,8 @@ pub struct AdapterStatus {
     pub scope: Option<String>,
     /// Why the cloud cannot be used, as found by the last self-check.
     pub trouble: Option<String>,
+    /// The reason of `trouble`, such as `VENDOR_AUTH`.
+    pub trouble_reason: Option<String>,
     /// Hash of the current configuration.
     pub config_revision: String,
     /// Token buckets, by name.

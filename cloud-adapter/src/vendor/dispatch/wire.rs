@@ -55,7 +55,7 @@ impl Wire {
         operation: Operation,
         request: VendorRequest,
     ) -> Result<VendorResponse, VendorError> {
-        let place = request.uri().host().unwrap_or_default().to_owned();
+        let place = place(request.uri());
         let request = reqwest::Request::try_from(request).map_err(|error| {
             VendorError::nonsense(format!("{operation}: cannot send the request: {error}"))
         })?;
@@ -66,7 +66,7 @@ impl Wire {
             } else {
                 Fault::Unavailable
             };
-            // Log only the host of the URL, because some vendors put signatures in the query.
+            // Log only the host and port of the URL, because some vendors put signatures in the query.
             VendorError::new(fault, format!("{operation}: {place}: {}", chain(&error.without_url())))
         };
         let mut answer = self.0.execute(request).await.map_err(lost)?;
@@ -96,6 +96,12 @@ impl Transport for Wire {
     ) -> BoxFuture<'_, Result<VendorResponse, VendorError>> {
         self.execute(operation, request).boxed()
     }
+}
+
+/// Returns the host and port of a URL.
+fn place(uri: &http::Uri) -> String {
+    let default = if uri.scheme_str() == Some("http") { 80 } else { 443 };
+    format!("{}:{}", uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(default))
 }
 
 /// If the answer to a write is too large, the outcome of the write is unknown.
@@ -187,13 +193,32 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_unreachable_endpoint_is_named_with_its_port() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        drop(listener);
+        let request = http::Request::get(format!("http://{address}/v1?signature=x")).body(Bytes::new());
+        let wire = Wire::new(None).expect("a TLS library");
+        let read = Operation::read(Family::Compute, "List");
+        let error = wire.execute(read, request.expect("good")).await.expect_err("no vendor listens");
+        assert_eq!(error.fault, Fault::Unavailable);
+        let text = error.to_string();
+        assert!(text.contains(&format!("List: {address}: ")) && text.contains("refused"), "{text}");
+        assert!(!text.contains("signature"), "{text}");
+        for (uri, named) in [("https://cloud/v3", "cloud:443"), ("http://[fd00::1]/", "[fd00::1]:80")] {
+            assert_eq!(place(&uri.parse().expect("a URL")), named);
+        }
+    }
+
+    #[tokio::test]
     async fn an_answer_is_read_up_to_a_limit() {
         let (read, write) =
             (Operation::read(Family::Compute, "List"), Operation::write(Family::Compute, "Make"));
         assert_eq!(answered(read, ANSWER_MAX).await.expect("just small enough"), ANSWER_MAX);
         let error = answered(read, 4 * ANSWER_MAX).await.expect_err("too large");
         assert_eq!(error.fault, Fault::Nonsense, "{error}");
-        assert!(error.to_string().contains("List: 127.0.0.1: the answer is larger than"), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("List: 127.0.0.1:") && text.contains(": the answer is larger than"), "{text}");
         let error = answered(write, 4 * ANSWER_MAX).await.expect_err("too large");
         assert_eq!(error.fault, Fault::OutcomeUnknown, "the vendor may have executed the request");
     }
