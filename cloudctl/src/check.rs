@@ -3,6 +3,7 @@
 
 mod after;
 mod before;
+mod releases;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
 use crate::{
+    cluster::API_SERVER,
     missing::Missing,
     options::{Common, Component},
     orphans,
@@ -28,7 +30,7 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// Flags of `cloudctl check`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CheckArgs {
-    /// Repeat failed checks until they succeed, at most for this time, such as 2m
+    /// Repeat failed and waiting checks until they succeed, at most for this time, such as 2m
     #[arg(long, value_name = "TIME", value_parser = orphans::time)]
     wait: Option<Duration>,
 }
@@ -72,6 +74,8 @@ pub enum CheckResult {
     /// The check found the expected state.
     #[default]
     Ok,
+    /// The expected state is normally reached soon, without action by the user.
+    Waiting,
     /// The state that was found deserves attention, but is not necessarily wrong.
     Warning,
     /// The check did not find the expected state.
@@ -113,19 +117,23 @@ impl About {
 
     /// Returns a check whose result is unknown because something could not be read.
     fn unknown(self, why: &Missing) -> Check {
-        let hint = Some("the check needs the right to read this".to_owned());
+        let hint = match why.source.as_str() {
+            API_SERVER => "let the API server answer first",
+            _ => "the check needs the right to read this",
+        };
+        let hint = Some(hint.to_owned());
         Check { hint, ..self.result(CheckResult::Unknown, format!("not known: {}", why.why)) }
     }
 }
 
-/// Runs all checks, and repeats them while a check fails and time is left.
+/// Runs all checks, and repeats them while a check fails or waits, and time is left.
 pub(crate) async fn read(common: &Common, args: &CheckArgs, now: Timestamp) -> Result<CheckReport, Usage> {
     let began = Instant::now();
     loop {
         let waited = began.elapsed();
         let report = once(common, now.checked_add(waited).unwrap_or(now)).await?;
         let left = args.wait.is_some_and(|wait| waited.saturating_add(INTERVAL) < wait);
-        if report.is_fine() || !left {
+        if report.is_settled() || !left {
             return Ok(report);
         }
         sleep(INTERVAL).await;
@@ -152,6 +160,11 @@ async fn once(common: &Common, now: Timestamp) -> Result<CheckReport, Usage> {
 }
 
 impl CheckReport {
+    /// Whether no check fails, and none would succeed if it were repeated later.
+    fn is_settled(&self) -> bool {
+        self.is_fine() && self.checks.iter().all(|it| it.result != CheckResult::Waiting)
+    }
+
     fn is_fine(&self) -> bool {
         self.missing.is_empty() && self.checks.iter().all(|it| it.result != CheckResult::Failed)
     }

@@ -30,6 +30,7 @@ mod options;
 mod orphans;
 mod output;
 mod plan;
+mod pods;
 mod program;
 mod release;
 mod session;

@@ -13,11 +13,15 @@ use kube::{Api, ResourceExt as _, api::ListParams};
 use serde::{Deserialize, Serialize};
 use telemetry::similar;
 
-use crate::{cluster::Cluster, missing::Missing};
+use crate::{cluster::Cluster, missing::Missing, options::Component};
 
 /// The names under which the controllers report Events. They are the names of Kubernetes' own controllers.
-const REPORTERS: [&str; 4] =
-    ["cloud-node-controller", "cloud-node-lifecycle-controller", "route_controller", "service-controller"];
+const REPORTERS: [(&str, Component); 4] = [
+    ("cloud-node-controller", Component::NodeController),
+    ("cloud-node-lifecycle-controller", Component::NodeController),
+    ("route_controller", Component::RouteController),
+    ("service-controller", Component::ServiceController),
+];
 const MAX_NAMED: usize = 3;
 
 /// The name of a Service, optionally with its namespace.
@@ -164,13 +168,14 @@ fn is_about(event: &Event, uid: Option<&str>) -> bool {
     uid.is_none() || event.involved_object.uid.as_deref() == uid
 }
 
-pub(crate) fn is_of_controller(event: &Event) -> bool {
-    event.reporting_component.as_deref().is_some_and(|it| REPORTERS.contains(&it))
+/// Returns the controller that reports Events under this name.
+pub(crate) fn reporter(from: &str) -> Option<Component> {
+    REPORTERS.iter().find(|(name, _)| *name == from).map(|(_, component)| *component)
 }
 
 /// Returns `None` for Events of components outside this project.
-fn of_controller(event: Event) -> Option<ObjectEvent> {
-    let from = event.reporting_component.filter(|it| REPORTERS.contains(&it.as_str()))?;
+pub(crate) fn of_controller(event: Event) -> Option<ObjectEvent> {
+    let from = event.reporting_component.filter(|it| reporter(it).is_some())?;
     let in_series = event.series.as_ref().and_then(|it| it.last_observed_time.clone());
     let at = in_series.or(event.event_time).map(|MicroTime(at)| at);
     let at = event.last_timestamp.map(|Time(at)| at).max(at);

@@ -46,7 +46,7 @@ impl Release {
     }
 
     /// Returns the release of a Deployment or pod of a component.
-    fn of(object: &impl ResourceExt) -> Option<Self> {
+    pub(crate) fn of(object: &impl ResourceExt) -> Option<Self> {
         let component = component_of(object)?;
         let prefix = object.name_any().split_once(component.name()).map(|(prefix, _)| prefix.to_owned());
         let name = object.labels().get(INSTANCE).cloned();
@@ -79,7 +79,7 @@ impl Release {
         if rest.is_empty() { Some(0) } else { rest.strip_prefix('-')?.parse().ok() }
     }
 
-    fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         format!("{} in {}", self.name.as_deref().unwrap_or("without a name"), self.namespace)
     }
 }

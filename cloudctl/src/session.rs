@@ -22,6 +22,7 @@ use crate::{
     labels::component_of,
     missing::Missing,
     options::{Common, Component, PagesUrl},
+    pods::stopped,
     release::{self, Found, NotFound, Release},
 };
 
@@ -235,7 +236,8 @@ fn no_pod(component: Component, namespace: &str) -> String {
 fn port_of(pod: &Pod) -> Result<u16, String> {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Unknown");
     if phase != "Running" {
-        return Err(format!("it is {phase}: see kubectl describe pod"));
+        let why = stopped(pod).map_or_else(|| "see kubectl describe pod".to_owned(), |it| it.text);
+        return Err(format!("it is {phase}: {why}"));
     }
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     let mut ports = containers.flat_map(|container| container.ports.iter().flatten());

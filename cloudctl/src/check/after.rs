@@ -1,12 +1,14 @@
 //! The checks of an installed release.
 
+pub(super) mod deployments;
+pub(super) mod events;
 pub(super) mod objects;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use telemetry::report::{AdapterStatus, ControllerStatus};
 
-use super::{About, Check, CheckResult, before};
+use super::{About, Check, CheckResult, before, releases};
 use crate::{
     options::Component,
     session::Session,
@@ -24,8 +26,13 @@ const ADAPTER: About = About {
     link: "docs/troubleshoot.md",
 };
 const CLOUD: About = About {
+    name: "the adapter reaches the cloud",
+    hint: "check the endpoint of the cloud in the credentials or values of the adapter, and the network to it",
+    link: "docs/troubleshoot.md#reasons-of-the-adapter",
+};
+const CREDENTIALS: About = About {
     name: "the cloud accepts the adapter's credentials",
-    hint: "check the credentials and the endpoint of the cloud",
+    hint: "check the credentials",
     link: "docs/troubleshoot.md#reasons-of-the-adapter",
 };
 const LEASES: About = About {
@@ -39,12 +46,16 @@ const HELD_BACK: About = About {
     link: "docs/troubleshoot.md#events",
 };
 
+/// The reasons for which the cloud does not accept the credentials.
+const REJECTED: [&str; 2] = ["VENDOR_AUTH", "VENDOR_FORBIDDEN"];
+
 pub(super) async fn checks(session: &mut Session) -> Vec<Check> {
     let status = status::of_session(session).await;
     let mut all = Vec::new();
     if let Some(cluster) = &session.cluster {
         all.push(before::version(cluster.version().await));
-        all.push(objects::deployments(cluster, &session.release).await);
+        all.push(releases::after(cluster).await);
+        all.push(deployments::check(cluster, &session.release).await);
         all.push(objects::cluster_roles(cluster, &session.release).await);
         all.push(objects::authority(cluster, &session.release).await);
     }
@@ -52,7 +63,7 @@ pub(super) async fn checks(session: &mut Session) -> Vec<Check> {
     if let Some(cluster) = &session.cluster {
         all.push(objects::nodes(cluster, session.now).await);
         all.extend(objects::services(cluster, &reasons(&status)).await);
-        all.push(objects::events(cluster).await);
+        all.push(events::check(cluster, &session.release, session.now).await);
     }
     all
 }
@@ -63,10 +74,12 @@ pub(super) fn of_pages(status: &StatusReport) -> Vec<Check> {
     let unheld = status.shards.iter().filter(|it| it.holder.is_none());
     let unheld: Vec<String> = unheld.map(|it| format!("{} shard {}", it.controller, it.shard)).collect();
     let unheld = (!unheld.is_empty()).then(|| format!("no holder: {}", unheld.join(", ")));
+    let [cloud, credentials] = cloud(&status.adapters);
     vec![
         versions(&status.adapters, &status.controllers),
         reached(&status.controllers),
-        cloud(&status.adapters),
+        cloud,
+        credentials,
         LEASES.judged(&unheld.into_iter().collect::<Vec<_>>(), format!("{} shards", status.shards.len())),
         HELD_BACK.judged(&held_back, ""),
     ]
@@ -102,12 +115,30 @@ fn reached(controllers: &[ProcessReport<ControllerStatus>]) -> Check {
     ADAPTER.judged(&troubles, format!("{} replicas do", controllers.len()))
 }
 
-fn cloud(adapters: &[ProcessReport<AdapterStatus>]) -> Check {
-    let Some(leader) = adapters.iter().find(|it| it.page.leader) else {
-        return CLOUD.result(CheckResult::Failed, "no replica of the adapter that was read is the leader");
+/// Whether the cloud can be reached, and whether it accepts the credentials, which is not known before it answers.
+fn cloud(adapters: &[ProcessReport<AdapterStatus>]) -> [Check; 2] {
+    let unreached = |cloud: Check| {
+        let hint = Some("first let the adapter reach the cloud".to_owned());
+        let found = "not known: the cloud cannot be reached";
+        [cloud, Check { hint, ..CREDENTIALS.result(CheckResult::Unknown, found) }]
     };
-    let troubles: Vec<String> = leader.page.trouble.iter().cloned().collect();
-    CLOUD.judged(&troubles, leader.page.scope.clone().unwrap_or_default())
+    let Some(leader) = adapters.iter().find(|it| it.page.leader) else {
+        let hint = Some("see the adapter's pods".to_owned());
+        let found = "no replica of the adapter that was read is the leader";
+        return unreached(Check { hint, ..CLOUD.result(CheckResult::Failed, found) });
+    };
+    let AdapterStatus { trouble, trouble_reason, snapshots, scope, .. } = &leader.page;
+    let rejects = trouble_reason.as_deref().is_some_and(|it| REJECTED.contains(&it));
+    // A cloud that accepted the credentials earlier may not be reachable any more.
+    let listed = snapshots.iter().filter(|it| it.error.is_some() || it.age_seconds.is_some());
+    let errors: Option<Vec<&String>> = listed.map(|it| it.error.as_ref()).collect();
+    let fails = errors.and_then(|all| all.first().copied());
+    match (trouble, fails) {
+        (Some(why), _) if rejects => [CLOUD.ok(""), CREDENTIALS.result(CheckResult::Failed, why)],
+        (Some(why), _) => unreached(CLOUD.result(CheckResult::Failed, why)),
+        (None, Some(why)) => unreached(CLOUD.result(CheckResult::Failed, why)),
+        (None, None) => [CLOUD.ok(""), CREDENTIALS.ok(scope.clone().unwrap_or_default())],
+    }
 }
 
 /// What each Service waits for, according to the status pages.

@@ -12,7 +12,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{About, Check, CheckResult};
+use super::{About, Check, CheckResult, releases};
 use crate::{
     adopt::{Former, former, is_uninitialised},
     cluster::Cluster,
@@ -67,6 +67,7 @@ pub(super) async fn checks(cluster: &Cluster, namespace: &str, now: Timestamp) -
     vec![
         version(cluster.version().await),
         rights(cluster, namespace).await,
+        releases::before(cluster, namespace).await,
         others(&former),
         kubelets(cluster).await,
         security(cluster, namespace).await,
@@ -80,7 +81,7 @@ pub(super) fn version(read: Result<(u32, u32), Missing>) -> Check {
             VERSION
                 .result(if old { CheckResult::Failed } else { CheckResult::Ok }, format!("{major}.{minor}"))
         }
-        Err(why) => VERSION.result(CheckResult::Failed, why.why),
+        Err(why) => VERSION.unknown(&why),
     }
 }
 

@@ -22,10 +22,12 @@ impl Report for CheckReport {
         }
         let count = |result| self.checks.iter().filter(|it| it.result == result).count();
         let (failed, warned) = (count(CheckResult::Failed), count(CheckResult::Warning));
+        let waiting = count(CheckResult::Waiting);
         let [all, failed, warned] =
             [self.checks.len(), failed, warned].map(|it| u64::try_from(it).unwrap_or(u64::MAX));
         paper.gap();
-        let text = format!("{}: {failed} failed, {}", many(all, "check"), many(warned, "warning"));
+        let waiting = if waiting == 0 { String::new() } else { format!("{waiting} waiting, ") };
+        let text = format!("{}: {failed} failed, {waiting}{}", many(all, "check"), many(warned, "warning"));
         paper.toned(if failed == 0 { TextStyle::Good } else { TextStyle::Bad }, &text);
     }
 
@@ -42,6 +44,7 @@ impl Report for CheckReport {
 fn line(check: &Check) -> (TextStyle, String) {
     let (tone, word) = match check.result {
         CheckResult::Ok => (TextStyle::Good, "ok      "),
+        CheckResult::Waiting => (TextStyle::Warn, "waits   "),
         CheckResult::Warning => (TextStyle::Warn, "warning "),
         CheckResult::Failed => (TextStyle::Bad, "FAILED  "),
         CheckResult::Unknown => (TextStyle::Dim, "unknown "),

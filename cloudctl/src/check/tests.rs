@@ -3,13 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use insta::assert_snapshot;
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Event, Node};
 use serde_json::{Value, json};
 
-use super::{after::objects as installed, *};
+use super::{
+    after::{deployments, events, objects as installed},
+    *,
+};
 use crate::{
     adopt::{Former, FormerLease},
-    cluster::Cluster,
+    cluster::{API_SERVER, Cluster},
     labels::{COMPONENT, INSTANCE},
     output::{Format, Report as _, written},
     release::Release,
@@ -38,10 +42,10 @@ fn each_check_has_one_line_with_a_hint_and_a_page() {
     let checks = vec![
         before::version(Ok((1, 34))),
         before::of_nodes(&[node("a", TAINT, None), node("b", "x", Some("sim://b")), node("c", "x", None)]),
-        installed::of_events(&[of::<Event>(&json!({
-            "metadata": {}, "involvedObject": {}, "reason": "SyncLoadBalancerFailed", "reportingComponent": "service-controller",
-        }))]),
+        installed::of_nodes(&[node("a", TAINT, None)], now() - SignedDuration::from_secs(205)),
+        events::of(vec![warning("2026-01-02T03:01:00Z")], &events::starts(&[]), now()),
         before::VERSION.unknown(&Missing::new("nodes", "forbidden")),
+        before::version(Err(Missing::new(API_SERVER, "no answer"))),
     ];
     let report = CheckReport {
         at: now(),
@@ -54,10 +58,12 @@ fn each_check_has_one_line_with_a_hint_and_a_page() {
     Checks of release ccm in a
     ok      the API server is Kubernetes 1.33 or later: 1.34
     FAILED  the kubelets run with --cloud-provider=external: of 3 nodes, these have neither the taint nor a provider ID: 1: c; set the flag, delete the Node objects and restart these kubelets (docs/install.md#1-kubelets)
-    warning the controllers have emitted no Events of type Warning: 1 × SyncLoadBalancerFailed; see kubectl get events --all-namespaces --field-selector type=Warning (docs/troubleshoot.md#events)
+    waits   the nodes are initialised: 1 node waits to be initialised (for 40s); normal for up to 2 minutes; see the Events of the nodes, and `cloudctl explain node NAME` (docs/troubleshoot.md#nodes)
+    warning the controllers have emitted no recent Events of type Warning: 1 × SyncLoadBalancerFailed (3m 5s ago); see kubectl get events --all-namespaces --field-selector type=Warning (docs/troubleshoot.md#events)
     unknown the API server is Kubernetes 1.33 or later: not known: forbidden; the check needs the right to read this (docs/upgrade.md)
+    unknown the API server is Kubernetes 1.33 or later: not known: no answer; let the API server answer first (docs/upgrade.md)
 
-    4 checks: 1 failed, 1 warning
+    6 checks: 1 failed, 1 waiting, 1 warning
     ");
     assert!(!report.is_well());
     let text = written(&report, Format::Json, false).expect("written");
@@ -134,8 +140,8 @@ fn unavailable_deployments_and_empty_secrets_fail() {
             &json!({ "metadata": { "name": "eu-node-controller" }, "spec": { "replicas": 2, "selector": {}, "template": {} }, "status": status }),
         )]
     };
-    assert_eq!(installed::of_deployments(&deployment(2)).result, CheckResult::Ok);
-    let check = installed::of_deployments(&deployment(1));
+    assert_eq!(deployments::of(&deployment(2), &[]).result, CheckResult::Ok);
+    let check = deployments::of(&deployment(1), &[]);
     assert_eq!(
         (check.result, check.found.as_str()),
         (CheckResult::Failed, "eu-node-controller: 1 of 2 replicas available")
@@ -157,13 +163,31 @@ fn unavailable_deployments_and_empty_secrets_fail() {
     assert_eq!(installed::of_secrets(&[], None).result, CheckResult::Ok, "without generated certificates");
 }
 
+fn warning(at: &str) -> Event {
+    of(&json!({
+        "metadata": {}, "involvedObject": {}, "reason": "SyncLoadBalancerFailed", "type": "Warning",
+        "reportingComponent": "service-controller", "lastTimestamp": at,
+    }))
+}
+
 #[test]
 fn nodes_may_have_the_taint_only_for_a_short_time() {
     let nodes = [node("a", TAINT, None)];
     let check = installed::of_nodes(&nodes, now());
     assert!(check.result == CheckResult::Failed && check.found.ends_with("1: a"), "{check:?}");
-    let young: Timestamp = "2026-01-02T03:01:00Z".parse().expect("a time");
-    assert_eq!(installed::of_nodes(&nodes, young).result, CheckResult::Ok);
+    let at = |text: &str| text.parse::<Timestamp>().expect("a time");
+    let check = installed::of_nodes(&nodes, at("2026-01-02T03:02:00Z"));
+    assert_eq!(
+        (check.result, check.found.as_str()),
+        (CheckResult::Waiting, "1 node waits to be initialised (for 2m); normal for up to 2 minutes")
+    );
+    let report = CheckReport { checks: vec![check], ..CheckReport::default() };
+    assert!(report.is_well() && !report.is_settled(), "no fault, but --wait waits for it");
+    let two = [nodes[0].clone(), node("b", TAINT, None), node("c", "x", Some("sim://c"))];
+    let check = installed::of_nodes(&two, at("2026-01-02T03:00:40Z"));
+    assert_eq!(check.found, "2 nodes wait to be initialised (for 40s); normal for up to 2 minutes");
+    assert_eq!(installed::of_nodes(&two, now()).result, CheckResult::Failed);
+    assert_eq!(installed::of_nodes(&two[2..], now()).result, CheckResult::Ok);
 }
 
 #[test]
@@ -198,7 +222,7 @@ fn services_without_an_address_are_counted_by_cause() {
 fn pages_show_versions_leases_and_the_adapter() {
     let status: StatusReport = of(&json!({
         "namespace": "a", "at": now(), "troubles": [], "missing": [],
-        "adapters": [{ "process": "ca", "page": { "adapter": "adapter-sim", "version": "0.1.0", "leader": true, "trouble": "401 from the cloud" } }],
+        "adapters": [{ "process": "ca", "page": { "adapter": "adapter-sim", "version": "0.1.0", "leader": true, "trouble": "401 from the cloud", "troubleReason": "VENDOR_AUTH" } }],
         "controllers": [{ "process": "nc", "page": { "controller": "node-controller", "version": "0.2.0", "adapter": { "trouble": "refused" } } }],
         "shards": [{ "controller": "node-controller", "shard": 0 }],
     }));
@@ -209,11 +233,45 @@ fn pages_show_versions_leases_and_the_adapter() {
         [
             failed("cloud-adapter 0.1.0, node-controller 0.2.0"),
             failed("node-controller nc: refused"),
+            (CheckResult::Ok, String::new()),
             failed("401 from the cloud"),
             failed("no holder: node-controller shard 0"),
             (CheckResult::Ok, String::new()),
         ]
     );
+}
+
+/// Credentials are not blamed before the cloud has answered.
+#[test]
+fn an_unreachable_cloud_is_not_reported_as_wrong_credentials() {
+    let of_adapter = |page: Value| {
+        let status: StatusReport = of(&json!({
+            "namespace": "a", "at": now(), "troubles": [], "missing": [], "controllers": [], "shards": [],
+            "adapters": [{ "process": "ca", "page": page }],
+        }));
+        let all = after::of_pages(&status);
+        let find = |name: &str| all.iter().find(|it| it.name == name).cloned().expect(name);
+        [find("the adapter reaches the cloud"), find("the cloud accepts the adapter's credentials")]
+    };
+    let refused = "List: 192.0.2.1:9000: connection refused";
+    let trouble = json!({ "leader": true, "trouble": refused, "troubleReason": "VENDOR_UNAVAILABLE" });
+    let [cloud, credentials] = of_adapter(trouble);
+    assert_eq!((cloud.result, cloud.found.as_str()), (CheckResult::Failed, refused));
+    assert!(cloud.hint.is_some_and(|it| it.contains("endpoint of the cloud")));
+    assert_eq!(
+        (credentials.result, credentials.found.as_str()),
+        (CheckResult::Unknown, "not known: the cloud cannot be reached")
+    );
+    let listing = |error: Option<&str>| json!({ "collection": "x", "error": error, "ageSeconds": 1.0 });
+    let page = |second: Option<&str>| json!({ "leader": true, "scope": "s", "snapshots": [listing(Some(refused)), listing(second), { "collection": "unlisted" }] });
+    let [cloud, credentials] = of_adapter(page(Some("other")));
+    assert_eq!((cloud.result, cloud.found.as_str()), (CheckResult::Failed, refused), "no listing succeeds");
+    assert_eq!(credentials.result, CheckResult::Unknown, "they may have been replaced since");
+    let [cloud, credentials] = of_adapter(json!({ "leader": false }));
+    assert_eq!((cloud.result, credentials.result), (CheckResult::Failed, CheckResult::Unknown));
+    assert_eq!(cloud.hint.as_deref(), Some("see the adapter's pods"));
+    let [cloud, credentials] = of_adapter(page(None));
+    assert_eq!((cloud.result, credentials.found.as_str()), (CheckResult::Ok, "s"), "one listing succeeds");
 }
 
 #[tokio::test]

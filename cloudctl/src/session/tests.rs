@@ -39,6 +39,12 @@ fn each_pod_of_a_component_is_a_process_or_is_missing() {
             "service-controller, pod sc-2: it is Pending: see kubectl describe pod",
         ]
     );
+    let mut unscheduled = pod("service-controller", "sc-3", "Pending", "http");
+    let condition = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable" });
+    unscheduled.status = Some(
+        serde_json::from_value(json!({ "phase": "Pending", "conditions": [condition] })).expect("a status"),
+    );
+    assert_eq!(port_of(&unscheduled), Err("it is Pending: Unschedulable".to_owned()));
 }
 
 #[test]

@@ -32,7 +32,7 @@ async fn helm_test_checks_that_a_service_gets_an_address() {
     let (tested, (test, check)) = tokio::join!(control_plane.helm(&helm), ran);
     assert!(test.contains("The Service got address "), "{test}");
     let unknown: Vec<_> = check.lines().filter(|line| line.starts_with("unknown ")).collect();
-    assert!(check.contains("13 checks: 0 failed, "), "{check}");
+    assert!(check.contains("15 checks: 0 failed, "), "{check}");
     assert!(
         matches!(unknown[..], [secret] if secret.contains("the Secret of the certificate authority")),
         "{check}"

@@ -34,11 +34,16 @@ fn the_check_of_helm_test_only_reads() {
     };
     assert_eq!(
         rules("ClusterRole", "cloud-controllers:kube-system:check"),
-        ["[list] [nodes,services,events]", "[list] [endpointslices]", "[list] [clusterroles]"]
+        [
+            "[list] [nodes,services,events]",
+            "[list] [endpointslices]",
+            "[list] [deployments]",
+            "[list] [clusterroles]"
+        ]
     );
     assert_eq!(
         rules("Role", "cloud-check"),
-        ["[list] [pods]", "[get,create] [pods/portforward]", "[list] [deployments]", "[list] [leases]"]
+        ["[list] [pods]", "[get,create] [pods/portforward]", "[list] [leases]"]
     );
     for change in [
         json!({ "selfTest": { "check": false } }),

@@ -133,6 +133,8 @@ fn pod_values_are_in_each_pod() {
         assert!(there(&container["env"], &pod["extraEnv"][0]), "{name}");
         assert!(there(&spec["volumes"], &pod["extraVolumes"][0]), "{name}");
         assert!(there(&container["volumeMounts"], &pod["extraVolumeMounts"][0]), "{name}");
+        let policy = &container["terminationMessagePolicy"];
+        assert_eq!(policy, "FallbackToLogsOnError", "{name}: cloudctl check shows why a program ended");
     }
 }
 
@@ -436,6 +438,7 @@ fn the_notes_warn_of_an_unauthenticated_adapter() {
             None => assert!(!notes.contains("WARNING"), "{adapter}: {notes}"),
         }
         assert!(notes.contains("  helm test a --namespace b --logs\n"), "{notes}");
+        assert!(notes.contains("\nimage.registry is empty: each node must have the images"), "{notes}");
         assert!(notes.contains("  cloudctl check --release a --release-namespace b --wait 2m\n"), "{notes}");
         let page = notes.contains("  kubectl --namespace b port-forward deployment/cloud-adapter 10273\n");
         assert_eq!(page, adapter["kind"] != "external", "{notes}");

@@ -48,10 +48,11 @@ async fn before_an_installation(control_plane: &ControlPlane) {
     for line in [
         "The chart is not installed: checks before an installation in kube-system",
         "ok      you may install the chart",
+        "ok      no two releases of the chart have the same tasks",
         "ok      no other cloud controller manager runs",
         "warning the kubelets run with --cloud-provider=external: the cluster has no nodes yet; set the flag, delete \
          the Node objects and restart these kubelets (docs/install.md#1-kubelets)",
-        "5 checks: 0 failed, 1 warning",
+        "6 checks: 0 failed, 1 warning",
     ] {
         has(&said, line);
     }
@@ -122,11 +123,11 @@ async fn all_is_well(bed: &Bed) {
     assert_eq!(said.code, 0, "{said:#?}");
     has(&said, "Checks of release cloud-controllers in kube-system");
     has(&said, "ok      the Services with a load balancer have a ready endpoint: 1 Services");
-    let events = "the controllers have emitted no Events of type Warning";
+    let events = "the controllers have emitted no recent Events of type Warning";
     let all = said.out.lines().skip(1).take_while(|line| !line.is_empty());
     let (of_events, others): (Vec<_>, Vec<_>) = all.partition(|line| line.contains(events));
     assert!(others.iter().all(|line| line.starts_with("ok ")), "{}", said.out);
-    assert_eq!((others.len(), of_events.len()), (12, 1), "{}", said.out);
+    assert_eq!((others.len(), of_events.len()), (14, 1), "{}", said.out);
 }
 
 /// With all roles of the page, no check is unknown. With only the roles for the other commands, three checks are unknown, and none fails.
@@ -139,7 +140,7 @@ async fn with_the_documented_roles(bed: &Bed) {
     let kubectl = async |args: &[&str]| bed.cluster.control_plane.kubectl(args).await.unwrap();
     kubectl(&["create", "serviceaccount", account, "--namespace", namespace]).await;
     let user = format!("--serviceaccount={namespace}:{account}");
-    for (n, name, unknown) in [(1, "cloudctl", 2), (2, "cloudctl-check", 0)] {
+    for (n, name, unknown) in [(1, "cloudctl", 3), (2, "cloudctl-check", 0)] {
         let manifest = page.split("```yaml\n").nth(n).unwrap().split("```").next().unwrap();
         let file = dir.join(format!("{name}.yaml"));
         fs::write(&file, manifest).unwrap();
@@ -161,8 +162,7 @@ async fn with_the_documented_roles(bed: &Bed) {
 
 async fn refused_credentials(bed: &mut Bed) {
     bed.cluster.cloud.set_tokens(&json!([{ "token": "another" }])).await.unwrap();
-    let hint =
-        "; check the credentials and the endpoint of the cloud (docs/troubleshoot.md#reasons-of-the-adapter)";
+    let hint = "; check the credentials (docs/troubleshoot.md#reasons-of-the-adapter)";
     until(bed, 1, &[("FAILED  the cloud accepts the adapter's credentials: ", hint)]).await;
     bed.cluster.cloud.set_tokens(&json!([])).await.unwrap();
     until(bed, 0, &[("ok      the cloud accepts the adapter's credentials: account ", "")]).await;
@@ -183,14 +183,18 @@ async fn without_the_adapter(bed: &mut Bed) {
     let lines = [
         (
             "FAILED  the Deployments are available: cloud-adapter: 0 of 1 replicas available; ",
-            "see kubectl describe pod (docs/troubleshoot.md)",
+            "see kubectl describe pod (docs/troubleshoot.md#pods-that-do-not-start)",
         ),
         (
             "FAILED  the controllers reach the adapter: ",
             "; see the adapter's pods and the controllers' logs (docs/troubleshoot.md)",
         ),
         (
-            "FAILED  the cloud accepts the adapter's credentials: no replica of the adapter that was read is the leader; ",
+            "FAILED  the adapter reaches the cloud: no replica of the adapter that was read is the leader; ",
+            "see the adapter's pods (docs/troubleshoot.md#reasons-of-the-adapter)",
+        ),
+        (
+            "unknown the cloud accepts the adapter's credentials: not known: the cloud cannot be reached; ",
             " (docs/troubleshoot.md#reasons-of-the-adapter)",
         ),
     ];

@@ -74,6 +74,8 @@ topologySpreadConstraints:
 {{- $image := include "cloud-controllers.image" (dict "root" .root "name" .image) -}}
 image: {{ ternary $image $values.image (ne .image "") | quote }}
 imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+{{- /* The status of the pod then has the error of a program that ended, and `cloudctl check` shows it. */}}
+terminationMessagePolicy: FallbackToLogsOnError
 {{- with .image }}
 command:
   - /{{ . }}

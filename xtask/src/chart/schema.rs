@@ -53,7 +53,7 @@ fn list(text: &mut String, depth: usize, keys: &[(String, Tree)]) {
 }
 
 /// The known keys below a key. Empty: all keys are valid.
-struct Tree(Vec<(String, Tree)>);
+struct Tree(Vec<(String, Self)>);
 
 fn children(schema: &Value, definitions: &Map<String, Value>) -> Vec<(String, Tree)> {
     let schema = resolved(schema, definitions);

@@ -1,4 +1,4 @@
-//! The checks that read objects of the cluster.
+//! The checks that read objects of the cluster, except Deployments with their pods (`deployments`) and Events (`events`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::{
     api::{
         apps::v1::Deployment,
-        core::v1::{Event, Node, Secret, Service},
+        core::v1::{Node, Secret, Service},
         rbac::v1::ClusterRole,
     },
     apimachinery::pkg::apis::meta::v1::Time,
@@ -19,10 +19,10 @@ use crate::{
     adopt::is_uninitialised,
     cluster::Cluster,
     labels::{component_of, is_of_chart, selector},
-    objects::{endpoints, is_of_controller},
+    objects::endpoints,
     options::Component,
     release::Release,
-    words::named,
+    words::{age, many, named},
 };
 
 /// Time in seconds for which a node may keep the taint after it joined.
@@ -30,11 +30,6 @@ const INITIALISED_WITHIN_SECONDS: i64 = 120;
 /// The adapter's flag with the Secret of the certificate authority. Source: helm/cloud-controllers/templates/_adapter.tpl.
 const AUTHORITY_FLAG: &str = "--tls-ca-secret=";
 
-const DEPLOYMENTS: About = About {
-    name: "the Deployments are available",
-    hint: "see kubectl describe pod",
-    link: "docs/troubleshoot.md",
-};
 const ROLES: About =
     About { name: "each controller has its ClusterRole", hint: "run helm upgrade", link: "docs/security.md" };
 const AUTHORITY: About = About {
@@ -57,33 +52,6 @@ const ENDPOINTS: About = About {
     hint: "see kubectl get endpointslices and the pods of the Service",
     link: "docs/cloudctl.md#explain",
 };
-const EVENTS: About = About {
-    name: "the controllers have emitted no Events of type Warning",
-    hint: "see kubectl get events --all-namespaces --field-selector type=Warning",
-    link: "docs/troubleshoot.md#events",
-};
-
-pub(in super::super) async fn deployments(cluster: &Cluster, release: &Release) -> Check {
-    let api: Api<Deployment> = cluster.namespaced(&release.namespace);
-    let params = ListParams::default().labels(&selector());
-    match cluster.ask("deployments", async { api.list(&params).await }).await {
-        Ok(mut all) => {
-            all.items.retain(|it| is_of_chart(it) && release.has(it));
-            of_deployments(&all.items)
-        }
-        Err(why) => DEPLOYMENTS.unknown(&why),
-    }
-}
-
-pub(in super::super) fn of_deployments(all: &[Deployment]) -> Check {
-    let trouble = |it: &Deployment| {
-        let wanted = it.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-        let available = it.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0);
-        (available < wanted).then(|| format!("{}: {available} of {wanted} replicas available", it.name_any()))
-    };
-    let troubles: Vec<String> = all.iter().filter_map(trouble).collect();
-    DEPLOYMENTS.judged(&troubles, format!("{} Deployments", all.len()))
-}
 
 pub(in super::super) async fn cluster_roles(cluster: &Cluster, release: &Release) -> Check {
     let api: Api<ClusterRole> = cluster.all();
@@ -148,16 +116,27 @@ pub(in super::super) async fn nodes(cluster: &Cluster, now: Timestamp) -> Check 
     }
 }
 
+/// A node that joined a short time ago waits for its first reconcile.
 pub(in super::super) fn of_nodes(nodes: &[Node], now: Timestamp) -> Check {
-    let old = |it: &&Node| {
-        let Some(Time(at)) = it.metadata.creation_timestamp.as_ref() else { return true };
-        now.duration_since(*at).as_secs() > INITIALISED_WITHIN_SECONDS
+    let joined = |it: &Node| it.metadata.creation_timestamp.as_ref().map(|Time(at)| *at);
+    let is_old = |it: &&Node| {
+        joined(it).is_none_or(|at| now.duration_since(at).as_secs() > INITIALISED_WITHIN_SECONDS)
     };
-    let tainted = nodes.iter().filter(|it| is_uninitialised(it)).filter(old);
-    let tainted: Vec<String> = tainted.map(|it| it.name_any()).collect();
-    let trouble = (!tainted.is_empty())
-        .then(|| format!("of {} nodes, these have had the taint for 2m: {}", nodes.len(), named(&tainted)));
-    NODES.judged(&trouble.into_iter().collect::<Vec<_>>(), format!("{} nodes", nodes.len()))
+    let (old, young): (Vec<&Node>, Vec<&Node>) =
+        nodes.iter().filter(|it| is_uninitialised(it)).partition(is_old);
+    if !old.is_empty() {
+        let old: Vec<String> = old.iter().map(|it| it.name_any()).collect();
+        let found = format!("of {} nodes, these have had the taint for 2m: {}", nodes.len(), named(&old));
+        return NODES.result(CheckResult::Failed, found);
+    }
+    let Some(first) = young.iter().filter_map(|it| joined(it)).min() else {
+        return NODES.ok(format!("{} nodes", nodes.len()));
+    };
+    let waiting = many(u64::try_from(young.len()).unwrap_or(u64::MAX), "node");
+    let verb = if young.len() == 1 { "waits" } else { "wait" };
+    let found =
+        format!("{waiting} {verb} to be initialised (for {}); normal for up to 2 minutes", age(now, first));
+    NODES.result(CheckResult::Waiting, found)
 }
 
 pub(in super::super) async fn services(cluster: &Cluster, reasons: &BTreeMap<String, String>) -> [Check; 2] {
@@ -212,23 +191,4 @@ pub(in super::super) fn of_services(all: &[Service], reasons: &BTreeMap<String, 
     let trouble = (!causes.is_empty())
         .then(|| format!("{} of {} Services have none: {}", causes.len(), wanted.len(), grouped(&causes)));
     SERVICES.judged(&trouble.into_iter().collect::<Vec<_>>(), format!("{} Services", wanted.len()))
-}
-
-pub(in super::super) async fn events(cluster: &Cluster) -> Check {
-    let api: Api<Event> = cluster.all();
-    let params = ListParams::default().fields("type=Warning");
-    match cluster.ask("events", async { api.list(&params).await }).await {
-        Ok(events) => of_events(&events.items),
-        Err(why) => EVENTS.unknown(&why),
-    }
-}
-
-/// Events are kept for an hour, so an Event does not show that something is wrong now.
-pub(in super::super) fn of_events(all: &[Event]) -> Check {
-    let reasons: Vec<&str> =
-        all.iter().filter(|it| is_of_controller(it)).filter_map(|it| it.reason.as_deref()).collect();
-    if reasons.is_empty() {
-        return EVENTS.ok("");
-    }
-    EVENTS.result(CheckResult::Warning, grouped(&reasons))
 }

@@ -1,0 +1,112 @@
+//! Checks that the Deployments are available, and finds out why their pods do not start.
+
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use kube::{Api, ResourceExt as _, api::ListParams};
+
+use super::super::{About, Check};
+use crate::{
+    cluster::Cluster,
+    labels::{component_of, is_of_chart, selector},
+    pods::{Stopped, stopped},
+    release::Release,
+};
+
+const DEPLOYMENTS: About = About {
+    name: "the Deployments are available",
+    hint: "see kubectl describe pod",
+    link: "docs/troubleshoot.md#pods-that-do-not-start",
+};
+
+pub(in super::super) async fn check(cluster: &Cluster, release: &Release) -> Check {
+    let api: Api<Deployment> = cluster.namespaced(&release.namespace);
+    let params = ListParams::default().labels(&selector());
+    let all = cluster.ask("deployments", async { api.list(&params).await }).await;
+    let mut all = match all {
+        Ok(all) => all.items,
+        Err(why) => return DEPLOYMENTS.unknown(&why),
+    };
+    all.retain(|it| is_of_chart(it) && release.has(it));
+    // Without pods, the check shows only the numbers of replicas.
+    let mut pods = cluster.pods(Some(&release.namespace)).await.unwrap_or_default();
+    pods.retain(|it| release.has(it));
+    of(&all, &pods)
+}
+
+/// The hint is about the first pod that does not start.
+pub(in super::super) fn of(all: &[Deployment], pods: &[Pod]) -> Check {
+    let (mut troubles, mut hint) = (Vec::new(), None);
+    for deployment in all {
+        let Some(lacking) = unavailable(deployment) else { continue };
+        let cause = cause(deployment, pods);
+        let text = cause.as_ref().map(|(who, why)| format!(": {who}: {}", why.text)).unwrap_or_default();
+        hint = hint.or(cause.map(|(_, why)| why.hint.to_owned()));
+        troubles.push(format!("{lacking}{text}"));
+    }
+    let check = DEPLOYMENTS.judged(&troubles, format!("{} Deployments", all.len()));
+    Check { hint: hint.or(check.hint), ..check }
+}
+
+fn unavailable(deployment: &Deployment) -> Option<String> {
+    let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    let available = deployment.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0);
+    (available < wanted)
+        .then(|| format!("{}: {available} of {wanted} replicas available", deployment.name_any()))
+}
+
+/// Returns the object that has the cause, and the cause: why a pod does not start, or why there is none.
+fn cause(deployment: &Deployment, pods: &[Pod]) -> Option<(String, Stopped)> {
+    let component = component_of(deployment)?;
+    let mut its = pods.iter().filter(|it| component_of(*it) == Some(component));
+    if let Some(found) = its.find_map(|it| Some((format!("pod {}", it.name_any()), stopped(it)?))) {
+        return Some(found);
+    }
+    let mut conditions = deployment.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let refused = conditions.find(|it| it.type_ == "ReplicaFailure" && it.status == "True")?;
+    let text = refused.message.clone().unwrap_or_default();
+    let hint = "change what the API server refuses, such as the Pod Security Standard of the namespace";
+    Some(("no pod".to_owned(), Stopped { text, hint }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::labels::COMPONENT;
+
+    fn of_json<T: serde::de::DeserializeOwned>(value: &Value) -> T {
+        serde_json::from_value(value.clone()).expect("an object")
+    }
+
+    #[test]
+    fn a_pod_that_does_not_start_is_shown_with_its_cause_and_a_hint() {
+        let labels = json!({ COMPONENT: "node-controller" });
+        let deployment = |conditions: Value| -> Vec<Deployment> {
+            vec![of_json(&json!({
+                "metadata": { "name": "node-controller", "labels": labels },
+                "spec": { "replicas": 1, "selector": {}, "template": {} }, "status": { "conditions": conditions },
+            }))]
+        };
+        let pod = |component: &str, reason: &str| -> Pod {
+            let waiting = json!({ "waiting": { "reason": reason, "message": "https://ghcr.io\nmore" } });
+            let status = json!([{ "name": "it", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": waiting }]);
+            of_json(
+                &json!({ "metadata": { "name": "x", "labels": { COMPONENT: component } }, "status": { "containerStatuses": status } }),
+            )
+        };
+        let pods = [pod("cloud-adapter", "ErrImagePull"), pod("node-controller", "InvalidImageName")];
+        let check = of(&deployment(json!([])), &pods);
+        let lacking = "node-controller: 0 of 1 replicas available";
+        assert_eq!(check.found, format!("{lacking}: pod x: InvalidImageName: https://ghcr.io"));
+        assert!(check.hint.is_some_and(|it| it.contains("image.registry: ghcr.io/acme")));
+        let refused =
+            json!([{ "type": "ReplicaFailure", "status": "True", "message": "violates PodSecurity" }]);
+        let check = of(&deployment(refused), &[]);
+        assert_eq!(check.found, format!("{lacking}: no pod: violates PodSecurity"));
+        let check = of(&deployment(json!([])), &[]);
+        assert_eq!(
+            (check.found.as_str(), check.hint.as_deref()),
+            (lacking, Some("see kubectl describe pod"))
+        );
+    }
+}
