@@ -36,7 +36,7 @@ use tracing::{Instrument as _, Span, debug, error, field::Empty};
 
 pub use self::{
     call_health::{CallHealth, concerns_all, is_caller_refused},
-    scope::ScopeGuard,
+    scope::{ScopeAcceptances, ScopeGuard},
 };
 use self::{delay::Delays, pending::PendingCalls};
 use crate::{Clock, config::Cluster, leadership::Shards, metrics::AdapterMetrics, retry::is_message_limit};

@@ -5,6 +5,7 @@ mod pace;
 mod requests;
 
 use std::{
+    fmt,
     future::Future,
     path::{Path, PathBuf},
     time::Duration,
@@ -13,17 +14,21 @@ use std::{
 use anyhow::{Context as _, anyhow, bail};
 use cloud_lease::causes;
 use kube::{
-    Client, Config,
+    Api, Client, Config,
+    api::ListParams,
     client::ClientBuilder,
     config::{Kubeconfig, KubeconfigError},
     core::{Status, response::StatusCause},
 };
+use serde::de::DeserializeOwned;
 use tower::{buffer::BufferLayer, timeout::TimeoutLayer};
 
 pub use self::requests::{Held, Requests};
 
 /// Time limit for a call: longer than a healthy API server ever takes.
 const LIMIT: Duration = Duration::from_secs(15);
+/// Number of objects in a page of a listing.
+const PAGE: u32 = 500;
 /// Time limit until an answer begins. For the start of a watch, this is the only limit.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// Capacity of the buffer between two layers. No request waits for a slot, since the worker takes each request at once.
@@ -172,6 +177,24 @@ fn in_a_pod() -> anyhow::Result<Config> {
 
 fn unset(is_set: impl Fn(&str) -> bool) -> Option<&'static str> {
     POD_VARIABLES.into_iter().find(|variable| !is_set(variable))
+}
+
+/// Whether any object satisfies `matches`. Reads the current objects, page by page, until the first match.
+pub async fn any<K>(api: &Api<K>, matches: impl Fn(&K) -> bool) -> Result<bool, Error>
+where
+    K: Clone + fmt::Debug + DeserializeOwned,
+{
+    let mut page = ListParams::default().limit(PAGE);
+    loop {
+        let found = within(api.list(&page)).await?;
+        if found.items.iter().any(&matches) {
+            return Ok(true);
+        }
+        match found.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(false),
+        }
+    }
 }
 
 /// Creates the client of a controller, whose requests pass through `requests`.

@@ -5,6 +5,7 @@
 //! read, or an address cannot be bound. It also ends if a task ends unexpectedly, or if another process has taken its only Lease.
 
 mod cluster_id;
+mod evidence;
 mod metrics;
 mod tasks;
 mod thread;
@@ -29,7 +30,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use self::{stored_scope::StoredScope, tasks::Tasks, watchdog::Watchdog};
+use self::{evidence::Evidence, stored_scope::StoredScope, tasks::Tasks, watchdog::Watchdog};
 use crate::{
     Clock,
     adapter::Adapter,
@@ -97,6 +98,7 @@ pub struct Process {
     secure: Option<(Listener, Arc<Tls>)>,
     readers: Readers,
     events: events::Writer,
+    evidence: Evidence,
 }
 
 impl fmt::Debug for Process {
@@ -137,6 +139,7 @@ impl Process {
             secure: None,
             readers: Readers::default(),
             events,
+            evidence: Evidence::default(),
         }
     }
 
@@ -167,6 +170,15 @@ impl Process {
         let watched = watchdog.clone();
         self.health.alive_if(name, move || watched.check());
         self.tasks.push((name, Box::pin(watchdog.of(task))));
+    }
+
+    /// Adds a search for evidence that the controller made something in the cloud. If no search finds any, and no node is initialised, the
+    /// controller follows the adapter to another scope without the operator's confirmation.
+    pub fn evidence<F>(&mut self, search: impl Fn() -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = Result<bool, kube_api::Error>> + Send + 'static,
+    {
+        self.evidence.add(search);
     }
 
     /// Serves the pages, writes Events, and starts the tasks when the process holds a shard. After `stop`, the function waits until the
@@ -228,7 +240,8 @@ impl Process {
     /// Blocks changes in the cloud until the adapter is known to work in the same scope (part of the cloud) as before.
     fn keep_scope(&mut self) {
         let guard = self.adapter.scope().clone();
-        let keeper = StoredScope::new(&self.shards, &self.kube, &self.recorder, &guard);
+        let evidence = std::mem::take(&mut self.evidence);
+        let keeper = StoredScope::new(&self.shards, &self.kube, &self.recorder, &guard, evidence);
         let readiness = guard.clone();
         self.health.ready_if("scope", move || readiness.readiness());
         self.metrics().register_collector(Box::new(stored_scope::Moved(guard)));

@@ -2,7 +2,7 @@
 //!
 //! An adapter that is started with another project's credentials finds none of this cluster's objects there. So their absence from the
 //! listings proves nothing, and the controller would create duplicates. Therefore the controller changes nothing until the operator
-//! confirms the move.
+//! confirms the move, or until a search shows that nothing was made in the former scope.
 
 use std::sync::Arc;
 
@@ -24,7 +24,31 @@ const VALUE_MIN: usize = 8;
 
 /// Compares the scopes that the adapter reports with the first reported scope. Clones share the state.
 #[derive(Clone, Debug, Default)]
-pub struct ScopeGuard(Arc<watch::Sender<State>>);
+pub struct ScopeGuard {
+    state: Arc<watch::Sender<State>>,
+    /// The scope in which the controller may make changes. `None`: it may make none.
+    accepted: Arc<watch::Sender<Option<Mark>>>,
+}
+
+/// Resolves each time the controller may make changes in the adapter's scope again, or for the first time.
+#[derive(Debug)]
+pub struct ScopeAcceptances {
+    accepted: watch::Receiver<Option<Mark>>,
+    /// The sender must live as long as the receiver.
+    _guard: ScopeGuard,
+}
+
+impl ScopeAcceptances {
+    /// Waits until a scope is accepted. May be dropped at any point.
+    pub async fn next(&mut self) {
+        while self.accepted.changed().await.is_ok() {
+            if self.accepted.borrow_and_update().is_some() {
+                return;
+            }
+        }
+        std::future::pending().await
+    }
+}
 
 #[derive(Clone, Debug, Default)]
 struct State {
@@ -34,6 +58,18 @@ struct State {
     region: String,
     /// What the operator can do to accept a move.
     remedy: String,
+    moves: Moves,
+}
+
+/// When another scope than the stored one counts as a move.
+#[derive(Clone, Debug, Default)]
+enum Moves {
+    /// At once.
+    #[default]
+    AtOnce,
+    /// After the search whether the controller made anything in the stored scope. This value contains the scope for which the last search
+    /// has ended and found something.
+    AfterSearch(Option<Mark>),
 }
 
 /// The scope that this controller works in.
@@ -113,9 +149,25 @@ impl<'a> Move<'a> {
 
 impl State {
     /// Returns the scope in which this controller has worked, and the other scope that the adapter uses now.
-    fn moved(&self) -> Option<(&Mark, &Mark)> {
+    fn differs(&self) -> Option<(&Mark, &Mark)> {
         match (&self.known, &self.reported) {
             (Known::This(ours), Some(now)) if ours.fingerprint() != now.fingerprint() => Some((ours, now)),
+            (_, _) => None,
+        }
+    }
+
+    /// Like [`Self::differs`], but only if the other scope counts as a move.
+    fn moved(&self) -> Option<(&Mark, &Mark)> {
+        self.differs().filter(|(_, now)| match &self.moves {
+            Moves::AtOnce => true,
+            Moves::AfterSearch(searched) => searched.as_ref() == Some(now),
+        })
+    }
+
+    /// Returns the scope in which the controller may make changes.
+    fn accepted(&self) -> Option<&Mark> {
+        match (&self.known, &self.reported) {
+            (Known::This(_), Some(now)) if self.differs().is_none() => Some(now),
             (_, _) => None,
         }
     }
@@ -125,12 +177,12 @@ impl ScopeGuard {
     /// Records the scope that the adapter reported. A report without a scope has no effect.
     pub(crate) fn report(&self, scope: Option<&Scope>) {
         let Some(scope) = scope else { return };
-        self.0.send_if_modified(|state| {
+        self.state.send_if_modified(|state| {
             state.region.clone_from(&scope.region);
             false
         });
         let Some(mark) = Mark::of(scope) else { return };
-        self.0.send_if_modified(|state| {
+        self.state.send_if_modified(|state| {
             if state.known == Known::First {
                 state.known = Known::This(mark.clone());
             }
@@ -138,37 +190,86 @@ impl ScopeGuard {
             state.reported = Some(mark);
             changes
         });
+        self.announce();
+    }
+
+    /// Tells [`ScopeAcceptances`] about the accepted scope if it has changed.
+    fn announce(&self) {
+        let accepted = self.state.borrow().accepted().cloned();
+        self.accepted.send_if_modified(|last| {
+            let changes = *last != accepted;
+            *last = accepted;
+            changes
+        });
+    }
+
+    /// Returns a value that reports when work that waits for the adapter's scope can continue.
+    #[must_use]
+    pub fn acceptances(&self) -> ScopeAcceptances {
+        ScopeAcceptances { accepted: self.accepted.subscribe(), _guard: self.clone() }
     }
 
     /// Returns the other form of the provider ID: with the adapter's region, or without a region. `None`: there is only one form, or the
     /// region is not known.
     #[must_use]
     pub fn other_form(&self, provider_id: &str) -> Option<String> {
-        provider_id::other_form(provider_id, &self.0.borrow().region)
+        provider_id::other_form(provider_id, &self.state.borrow().region)
     }
 
-    /// Declares that the scope is stored on a Lease. The controller changes nothing until the stored scope has been read.
+    /// Returns the part of the cloud that the adapter uses, for an Event: `project a, region r, endpoint u`. Empty: not known.
+    #[must_use]
+    pub fn place(&self) -> String {
+        let state = self.state.borrow();
+        let Some(mark) = &state.reported else { return String::new() };
+        // The account is left out, because the project identifies the place, and an Event is short.
+        let fields = FIELDS.iter().enumerate().skip(1).map(|(n, (_, field))| (field, mark.value(n)));
+        let words =
+            fields.filter(|(_, value)| !value.is_empty()).map(|(field, value)| format!("{field} {value}"));
+        words.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Declares that the scope is stored on a Lease. The controller changes nothing until the stored scope has been read. Another scope
+    /// counts as a move only after [`Self::is_move`].
     pub(crate) fn is_kept(&self) {
-        self.0.send_modify(|state| state.known = Known::Unread);
+        self.state.send_modify(|state| {
+            state.known = Known::Unread;
+            state.moves = Moves::AfterSearch(None);
+        });
+    }
+
+    /// Returns the scope that the adapter reports if it differs from the stored scope.
+    pub(crate) fn other(&self) -> Option<Mark> {
+        self.state.borrow().differs().map(|(_, now)| now.clone())
+    }
+
+    /// Declares that this other scope is a move, which the operator must confirm.
+    pub(crate) fn is_move(&self, to: Mark) {
+        self.state.send_if_modified(|state| {
+            if let Moves::AfterSearch(searched) = &mut state.moves {
+                *searched = Some(to);
+            }
+            false
+        });
     }
 
     /// Sets the stored scope. Returns the scope to store if none was stored.
     pub(crate) fn read(&self, kept: Option<String>) -> Option<Mark> {
-        self.0.send_if_modified(|state| {
+        self.state.send_if_modified(|state| {
             state.known = kept.map_or(Known::Nothing, |text| Known::This(Mark(text)));
             false
         });
-        let state = self.0.borrow();
+        self.announce();
+        let state = self.state.borrow();
         if state.known == Known::Nothing { state.reported.clone() } else { None }
     }
 
     pub(crate) fn remedy(&self, text: String) {
-        self.0.send_modify(|state| state.remedy = text);
+        self.state.send_modify(|state| state.remedy = text);
     }
 
     /// Resolves when the adapter reports another scope.
     pub(crate) fn changes(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut states = self.0.subscribe();
+        let mut states = self.state.subscribe();
         // The sender must live as long as this future.
         let this = self.clone();
         async move {
@@ -179,7 +280,7 @@ impl ScopeGuard {
 
     /// Checks readiness: the adapter must not work in another scope.
     pub fn readiness(&self) -> Result<(), String> {
-        let state = self.0.borrow();
+        let state = self.state.borrow();
         let Some((ours, now)) = state.moved() else { return Ok(()) };
         Err(format!(
             "The cloud adapter now uses {0}, but this controller has worked in {1}. The controller \
@@ -195,12 +296,12 @@ impl ScopeGuard {
     /// [`Self::readiness`] has the whole text. `None`: the adapter works in the controller's scope.
     #[must_use]
     pub fn moved(&self, most: usize) -> Option<String> {
-        self.0.borrow().moved().map(|(from, to)| Move::between(from, to).clause(most))
+        self.state.borrow().moved().map(|(from, to)| Move::between(from, to).clause(most))
     }
 
     /// Returns the text of the Event about a move: how the scope has changed, and how the operator accepts the move.
     pub(crate) fn event(&self) -> Option<String> {
-        let remedy = self.0.borrow().remedy.clone();
+        let remedy = self.state.borrow().remedy.clone();
         let text = |clause: &str| format!("The {clause}");
         let end = format!(". If intended: {}", remedy.strip_prefix(RUN).unwrap_or(&remedy));
         let others = text("").chars().count() + end.chars().count();
@@ -212,10 +313,12 @@ impl ScopeGuard {
     ///
     /// Errors: `NOT_LEADER`, as for every change that this controller itself refuses.
     pub fn may_change(&self) -> Result<(), AdapterError> {
-        let unread = match &*self.0.borrow() {
+        let unread = match &*self.state.borrow() {
             State { known: Known::Unread, .. } => true,
             State { known: Known::Nothing, reported, .. } => reported.is_some(),
-            State { known: Known::First | Known::This(_), .. } => false,
+            state @ State { known: Known::First | Known::This(_), .. } => {
+                state.differs().is_some() && state.moved().is_none()
+            }
         };
         if unread {
             let text = "this controller has not yet checked whether the adapter's credentials are for the same \
@@ -228,7 +331,7 @@ impl ScopeGuard {
     /// Whether the content of a mirror with this scope may be used.
     pub(crate) fn may_show(&self, fingerprint: Option<&str>) -> Result<(), AdapterError> {
         self.may_change()?;
-        match (&self.0.borrow().known, fingerprint) {
+        match (&self.state.borrow().known, fingerprint) {
             (Known::This(ours), Some(shown)) if ours.fingerprint() != shown => {
                 let text = "the objects in the adapter's new project have not been listed yet";
                 Err(AdapterError::new(Reason::NotLeader, text))
@@ -286,6 +389,9 @@ mod tests {
         assert_eq!(kept.0, "#a project a");
         assert_eq!((guard.read(Some(kept.0)), guard.may_change()), (None, Ok(())));
         guard.report(Some(&scope("b")));
+        assert!(guard.may_change().is_err(), "the search has not ended");
+        assert_eq!((guard.readiness(), guard.event()), (Ok(()), None), "this is not a move yet");
+        guard.is_move(guard.other().expect("b"));
         let refused = guard.may_change().expect_err("moved");
         assert!(
             refused.message.contains(

@@ -1,5 +1,5 @@
 //! Stores the scope (the part of the cloud in which this controller works) as an annotation of the Lease of the first shard. Emits an Event
-//! when the adapter works in another scope.
+//! when the adapter works in another scope in which the controller must not continue by itself.
 
 use std::{convert::Infallible, fmt, time::Duration};
 
@@ -17,8 +17,13 @@ use serde_json::json;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
+use super::evidence::Evidence;
+
 use crate::{
-    adapter::{ScopeGuard, scope::RUN},
+    adapter::{
+        ScopeGuard,
+        scope::{Mark, RUN},
+    },
     events::{Kind, Notice, Recorder},
     kube_api::{self, within},
     leadership::Shards,
@@ -35,12 +40,19 @@ pub(super) struct StoredScope {
     pub(super) shards: Shards,
     pub(super) kube: Client,
     pub(super) recorder: Recorder,
+    pub(super) evidence: Evidence,
 }
 
 impl StoredScope {
     /// Blocks changes in the cloud until the adapter's scope was compared with the scope in the Lease's annotation. Without a Lease, the
     /// scope is kept in memory only.
-    pub(super) fn new(shards: &Shards, kube: &Client, recorder: &Recorder, guard: &ScopeGuard) -> Self {
+    pub(super) fn new(
+        shards: &Shards,
+        kube: &Client,
+        recorder: &Recorder,
+        guard: &ScopeGuard,
+        evidence: Evidence,
+    ) -> Self {
         if let Some(lease) = shards.lease() {
             guard.is_kept();
             let (namespace, name) = (lease.namespace.unwrap_or_default(), lease.name.unwrap_or_default());
@@ -48,7 +60,8 @@ impl StoredScope {
         } else {
             guard.remedy("restart this controller".to_owned());
         }
-        Self { guard: guard.clone(), shards: shards.clone(), kube: kube.clone(), recorder: recorder.clone() }
+        let (guard, shards, kube, recorder) = (guard.clone(), shards.clone(), kube.clone(), recorder.clone());
+        Self { guard, shards, kube, recorder, evidence }
     }
 
     /// Compares the scopes when this process acquires a Lease, and whenever the adapter reports another scope. Does nothing while this
@@ -61,6 +74,10 @@ impl StoredScope {
                 warn!(%error, "Cannot compare the scope of the adapter's credentials with the scope stored on \
                                the Lease; retrying");
             });
+            // When in doubt, another scope is a move.
+            if let Some(other) = self.guard.other() {
+                self.guard.is_move(other);
+            }
             let moved = self.guard.event();
             if let Some(note) = moved.as_ref().filter(|note| reported.as_ref() != Some(*note)) {
                 self.recorder.emit(&self.shards.regarding(), notice(note.clone()));
@@ -83,13 +100,28 @@ impl StoredScope {
         let leases: Api<Lease> = Api::namespaced(self.kube.clone(), &namespace);
         let annotations = within(leases.get(&name)).await?.metadata.annotations;
         let kept = annotations.and_then(|mut all| all.remove(ANNOTATION));
-        if let Some(mark) = self.guard.read(kept) {
+        let former = kept.clone();
+        let store = async |mark: Mark| {
             let patch = json!({ "metadata": { "annotations": { ANNOTATION: mark.0 } } });
             within(leases.patch(&name, &PatchParams::default(), &Patch::Merge(&patch))).await?;
-            info!(scope = mark.0, "Stored the scope of the adapter's credentials on the Lease");
+            info!(scope = mark.0, former, "Stored the scope of the adapter's credentials on the Lease");
             self.guard.read(Some(mark.0));
+            Ok(())
+        };
+        if let Some(mark) = self.guard.read(kept) {
+            return store(mark).await;
         }
-        Ok(())
+        match self.guard.other() {
+            Some(mark) if !self.evidence.exists(&self.kube).await? => {
+                info!(
+                    scope = mark.0,
+                    "The adapter works in another scope now. Nothing was made in the former scope, so this \
+                     controller continues in the new one"
+                );
+                store(mark).await
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 }
 

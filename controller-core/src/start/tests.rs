@@ -7,14 +7,17 @@ use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{DeleteLoadBalancerRequest, Fence},
 };
-use k8s_openapi::{api::coordination::v1::Lease, jiff::Timestamp};
+use k8s_openapi::{
+    api::{coordination::v1::Lease, core::v1::Node},
+    jiff::Timestamp,
+};
 use tokio::{task::JoinSet, time::Instant};
 
 use super::*;
 use crate::{
     config::Election,
     mirror::ObjectName,
-    testing::{BEGIN, FakeCloud, FakeKube, eventually},
+    testing::{BEGIN, FakeCloud, FakeKube, Fault, Verb, eventually, node},
 };
 
 const NAMES: Names = Names { controller: "node-controller", component: "node", managed: &["cloud-node"] };
@@ -90,6 +93,17 @@ impl World {
             eventually(deed, || self.deeds().iter().any(|it| it == deed)).await;
         });
         assert!(done.await.is_ok(), "{deed}: {:?}, {:#?}", self.deeds(), self.kube.writes());
+    }
+
+    /// Returns the scope that is stored on the Lease.
+    fn kept(&self) -> Option<String> {
+        self.lease().metadata.annotations.unwrap_or_default().remove("cloudadapter.dev/scope")
+    }
+
+    /// Returns the number of Events about a move.
+    fn moves(&self) -> usize {
+        let events = self.kube.event_objects();
+        events.iter().filter(|event| event.reason.as_deref() == Some("CloudMoved")).count()
     }
 
     fn lease(&self) -> Lease {
@@ -294,12 +308,12 @@ async fn liveness_covers_the_election() {
 #[tokio::test(start_paused = true)]
 async fn another_project_is_not_changed_before_confirmation() {
     let world = World::new();
-    let kept = || world.lease().metadata.annotations.unwrap_or_default().remove("cloudadapter.dev/scope");
+    world.kube.put::<Node>(node("n").provider_id("sim://a/i-1"));
     world.cloud.moves_to("a");
     let mut first = world.start("a");
     world.until("a starts").await;
     assert!(first.may_change().await);
-    assert_eq!(kept().as_deref(), Some("a project a"));
+    assert_eq!(world.kept().as_deref(), Some("a project a"));
     world.cloud.moves_to("b");
     assert!(!first.may_change().await);
     first.stop.cancel();
@@ -315,15 +329,52 @@ async fn another_project_is_not_changed_before_confirmation() {
         assert!(why.contains(part), "{why}");
     }
     tokio::time::sleep(Duration::from_mins(10)).await;
-    let moves =
-        world.kube.event_objects().into_iter().filter(|event| event.reason.as_deref() == Some("CloudMoved"));
-    assert_eq!(moves.count(), 2, "once per process");
+    assert_eq!(world.moves(), 2, "once per process");
 
     let name = ObjectName::namespaced("kube-system", "cloud-node-controller");
+    let mut acceptances = second.adapter.scope().acceptances();
     world.kube.change::<Lease>(&name, |lease| lease.metadata.annotations = None);
-    eventually("the change is noticed", || second.health.readiness().is_ok()).await;
+    acceptances.next().await;
+    assert_eq!(second.health.readiness(), Ok(()), "the waiting work is told");
     assert!(second.may_change().await);
-    assert_eq!(kept().as_deref(), Some("b project b"));
+    assert_eq!(world.kept().as_deref(), Some("b project b"));
+}
+
+// Behaviour: P12
+#[tokio::test(start_paused = true)]
+async fn controller_that_made_nothing_follows_to_another_project() {
+    let world = World::new();
+    world.kube.put::<Node>(node("n").uninitialised());
+    world.cloud.moves_to("a");
+    let first = world.start("a");
+    world.until("a starts").await;
+    assert!(first.may_change().await);
+    world.cloud.moves_to("b");
+    assert!(first.may_change().await);
+    assert_eq!((first.health.readiness(), world.moves()), (Ok(()), 0), "this is no fault");
+    assert_eq!(world.kept().as_deref(), Some("b project b"));
+
+    world.kube.put::<Node>(node("n").provider_id("sim://b/i-1"));
+    world.cloud.moves_to("c");
+    assert!(!first.may_change().await, "now the cluster has a node in b");
+    assert_eq!((world.kept().as_deref(), world.moves()), (Some("b project b"), 1));
+}
+
+// Behaviour: P12
+#[tokio::test(start_paused = true)]
+async fn failed_search_for_evidence_is_a_move_until_it_succeeds() {
+    let world = World::new();
+    world.cloud.moves_to("a");
+    let first = world.start("a");
+    world.until("a starts").await;
+    assert!(first.may_change().await);
+    world.kube.order(Fault::status(500).on(Verb::List, "nodes"));
+    world.cloud.moves_to("b");
+    assert!(!first.may_change().await);
+    assert_eq!((first.health.readiness().is_err(), world.moves()), (true, 1));
+    world.kube.heal();
+    eventually("nothing was made in the former project", || first.health.readiness().is_ok()).await;
+    assert!(first.may_change().await);
 }
 
 #[tokio::test(start_paused = true)]
