@@ -16,6 +16,7 @@
 mod config;
 mod error;
 mod events;
+mod evidence;
 mod execute;
 mod explain;
 mod metrics;
@@ -32,6 +33,7 @@ use std::sync::Arc;
 use controller_core::start::{self, Names, Process};
 
 use crate::config::Config;
+use crate::execute::record::Store;
 use crate::mirror::{Mirrors, Trigger};
 use crate::reconcile::Reconciler;
 
@@ -73,6 +75,15 @@ async fn control(mut process: Process, config: Config) -> anyhow::Result<()> {
             waker.wake();
         }
     });
+    let (waker, mut acceptances) = (trigger.clone(), process.adapter.scope().acceptances());
+    process.background("scope acceptances", async move {
+        loop {
+            acceptances.next().await;
+            waker.wake();
+        }
+    });
+    let (kube, record) = (process.kube.clone(), Store::new(process.kube.clone()));
+    process.evidence(move || evidence::exists(kube.clone(), record.clone()));
     process.background("links", async move { mirrors.follow_links(&trigger).await });
     process.task("passes", reconciler.run());
     process.finish().await

@@ -1,7 +1,7 @@
 //! Step 1: keeps the caches of Nodes and routes. Defines which fields they contain, and which change triggers a pass.
 
 pub(crate) mod ability;
-mod nodes;
+pub(crate) mod nodes;
 mod routes;
 
 use std::collections::{BTreeMap, BTreeSet};

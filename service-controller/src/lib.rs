@@ -30,9 +30,12 @@ use std::{ffi::OsString, process::ExitCode, sync::Arc, time::Duration};
 use anyhow::ensure;
 use controller_core::{
     explain::{Describe, Kind, Ledger, Rehearse, Sources},
+    kube_api,
     queue::{Backoff, Queue},
     start::{self, Names, Process},
 };
+use k8s_openapi::api::core::v1::Service;
+use kube::Api;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -40,7 +43,7 @@ use self::{
     config::{Config, Work},
     execute::Executor,
     metrics::Metrics,
-    mirror::Mirrors,
+    mirror::{Mirrors, kubernetes},
     plan::service::ServiceId,
     reconcile::Reconciler,
 };
@@ -106,6 +109,18 @@ impl Components {
         let (following, listing) = (mirrors.clone(), process.listing);
         process.background("mirrors", async move {
             Box::pin(following.follow(&client, listing, &adapter)).await;
+        });
+        let (all, mut acceptances) = (mirrors.clone(), process.adapter.scope().acceptances());
+        process.background("scope acceptances", async move {
+            loop {
+                acceptances.next().await;
+                all.requeue_all();
+            }
+        });
+        let services: Api<Service> = Api::all(process.kube.clone());
+        process.evidence(move || {
+            let services = services.clone();
+            async move { kube_api::any(&services, kubernetes::may_have_load_balancer).await }
         });
         let (all, shards, sweeper) = (mirrors.clone(), process.shards.clone(), Arc::clone(&reconciler));
         process.background("reminders", reconciler.reminders.clone().run());

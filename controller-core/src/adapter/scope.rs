@@ -46,7 +46,7 @@ impl ScopeAcceptances {
                 return;
             }
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
@@ -193,7 +193,7 @@ impl ScopeGuard {
         self.announce();
     }
 
-    /// Tells [`ScopeAcceptances`] about the accepted scope if it has changed.
+    /// Notifies [`ScopeAcceptances`] of the accepted scope if it has changed.
     fn announce(&self) {
         let accepted = self.state.borrow().accepted().cloned();
         self.accepted.send_if_modified(|last| {

@@ -335,7 +335,7 @@ async fn another_project_is_not_changed_before_confirmation() {
     let mut acceptances = second.adapter.scope().acceptances();
     world.kube.change::<Lease>(&name, |lease| lease.metadata.annotations = None);
     acceptances.next().await;
-    assert_eq!(second.health.readiness(), Ok(()), "the waiting work is told");
+    assert_eq!(second.health.readiness(), Ok(()), "the waiting work is notified");
     assert!(second.may_change().await);
     assert_eq!(world.kept().as_deref(), Some("b project b"));
 }

@@ -1,6 +1,8 @@
 //! Tests two replicas that share the nodes' routes.
 
+use controller_core::mirror::ObjectName;
 use controller_core::testing::{FakeShards, process_of_shards};
+use k8s_openapi::api::coordination::v1::Lease;
 
 use super::*;
 
@@ -142,4 +144,24 @@ async fn replica_without_shards_reads_the_record_again() {
     tokio::time::sleep(Duration::from_mins(2)).await;
     second.give(3, LASTS);
     eventually("the route of the deleted node is gone", || world.routes().len() == 1).await;
+}
+
+/// The annotation of the Lease is removed, as the Event says.
+#[tokio::test(start_paused = true)]
+async fn confirmed_move_continues_waiting_nodes_at_once() {
+    let mut world = World::new();
+    world.marks_routes();
+    world.put(numbered(0));
+    let _seats = replica(&mut world, 0..4);
+    eventually("the node is served", || world.condition(&name(0)) == SERVED).await;
+    world.cloud.moves_to("other");
+    world.put(numbered(1));
+    tokio::time::sleep(Duration::from_mins(8)).await;
+    assert_eq!(world.condition(&name(1)), "");
+
+    let lease = ObjectName::namespaced("kube-system", "cloud-route-controller-0");
+    world.kube.change::<Lease>(&lease, |lease| lease.metadata.annotations = None);
+    let confirmed = tokio::time::Instant::now();
+    eventually("the new node is served", || world.condition(&name(1)) == SERVED).await;
+    assert!(confirmed.elapsed() < Duration::from_secs(15), "{:?}", confirmed.elapsed());
 }

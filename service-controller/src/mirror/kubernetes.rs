@@ -89,6 +89,13 @@ pub(crate) fn service(object: &KubeService, reading: &Reading) -> Option<Service
     })
 }
 
+/// Whether the Service may have a load balancer: it has the finalizer, which the controller sets before it creates one, or an address.
+pub(crate) fn may_have_load_balancer(object: &KubeService) -> bool {
+    let status = object.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+    let has_ingress = status.is_some_and(|status| status.ingress.iter().flatten().next().is_some());
+    has_ingress || object.metadata.finalizers.iter().flatten().any(|it| it == FINALIZER)
+}
+
 /// Converts a node. `None`: the object has no name. No API server would send such an object.
 pub(crate) fn node(object: &KubeNode) -> Option<Node> {
     let meta = &object.metadata;

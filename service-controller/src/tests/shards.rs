@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use cloud_api_proto::{AdapterError, Reason};
+use controller_core::mirror::ObjectName;
 use controller_core::testing::{FakeCloud, FakeKube, FakeShards, process_of_shards};
+use k8s_openapi::api::coordination::v1::Lease;
 use tokio::task::JoinSet;
 
 use super::{world::work, *};
@@ -139,4 +141,35 @@ async fn newer_fence_in_one_shard_does_not_end_process() {
         })
         .await;
     assert!(running.try_join_next().is_none(), "the process continues");
+}
+
+/// The annotation of the Lease is removed, as the Event says.
+#[tokio::test(start_paused = true)]
+async fn confirmed_move_continues_waiting_services_at_once() {
+    let world = World::new();
+    let (_seats, _running) = replica(&world.kube, &world.cloud, 0..4);
+    world.service(service("old").port(80));
+    world.eventually_ingress_of("old").await;
+    world.quiet().await;
+    world.cloud.moves_to("other");
+    world.quiet().await;
+    world.service(service("web").port(80));
+    tokio::time::sleep(Duration::from_mins(8)).await;
+    assert!(world.ingress("web").is_empty(), "{:?}", world.events());
+    let lease = ObjectName::namespaced("kube-system", "cloud-service-controller-0");
+    world.kube.change::<Lease>(&lease, |lease| lease.metadata.annotations = None);
+    let confirmed = tokio::time::Instant::now();
+    world.eventually_ingress_of("web").await;
+    assert!(confirmed.elapsed() < Duration::from_secs(20), "{:?}", confirmed.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn cluster_without_load_balancers_follows_the_adapter_to_another_project() {
+    let world = World::new();
+    let (_seats, _running) = replica(&world.kube, &world.cloud, 0..4);
+    world.quiet().await;
+    world.cloud.moves_to("other");
+    world.service(service("web").port(80));
+    world.eventually_ingress_of("web").await;
+    assert!(!world.events().iter().any(|event| event.contains("CloudMoved")), "{:?}", world.events());
 }

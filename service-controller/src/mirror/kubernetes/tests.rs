@@ -71,6 +71,19 @@ fn service_conversion() {
 }
 
 #[test]
+fn finalizer_or_address_is_evidence_of_a_load_balancer() {
+    let no_finalizer = || KubeService { metadata: Default::default(), ..object() };
+    for (object, expected) in [
+        (object(), true),
+        (no_finalizer(), true),
+        (KubeService { status: None, ..object() }, true),
+        (KubeService { status: None, ..no_finalizer() }, false),
+    ] {
+        assert_eq!(may_have_load_balancer(&object), expected, "{object:?}");
+    }
+}
+
+#[test]
 fn invalid_ports_are_named_by_index() {
     let given = json!([
         {"port": 80, "nodePort": 30080},
