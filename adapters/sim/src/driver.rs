@@ -84,6 +84,10 @@ const CALL_LIMITS: [(&str, VendorLimit); 4] = [
 /// The delay between a write and the next read.
 const POLL: Duration = Duration::from_millis(250);
 
+/// The endpoint in the scope of a cloud inside this process. The cloud's port changes at each start, and no other process uses it. The
+/// controllers show this text if the cloud lists no instances.
+const BUILT_IN: &str = "built into adapter-sim (starts empty; use --endpoint)";
+
 /// The cloud's address and properties.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -120,6 +124,8 @@ pub struct SimDriver {
     create_horizon: Duration,
     client_tokens: ClientTokens,
     token_file: Option<PathBuf>,
+    /// Whether the cloud runs inside this process.
+    built_in: bool,
 }
 
 /// Returns the token in the content of a token file. `None`: the file is empty.
@@ -133,7 +139,14 @@ impl SimDriver {
         let Settings { endpoint, token, region, consistency_horizon, create_horizon, client_tokens } =
             settings;
         let client = Client::new(&endpoint, token.as_ref().map(|token| token.expose_secret()))?;
-        Ok(Self { client, region, consistency_horizon, create_horizon, client_tokens, token_file: None })
+        let (token_file, built_in) = (None, false);
+        Ok(Self { client, region, consistency_horizon, create_horizon, client_tokens, token_file, built_in })
+    }
+
+    /// Declares that the cloud runs inside this process.
+    #[must_use]
+    pub(crate) fn built_in(self) -> Self {
+        Self { built_in: true, ..self }
     }
 
     /// Sets the token file. The driver reads the file again when it changes.
@@ -288,7 +301,8 @@ impl Driver for SimDriver {
             );
             return Err(VendorError::new(Fault::Invalid, text));
         }
-        Ok(translate::scope(project, self.client.endpoint()))
+        let endpoint = if self.built_in { BUILT_IN } else { self.client.endpoint() };
+        Ok(translate::scope(project, endpoint))
     }
 
     fn locate(&self, provider_id: &str) -> Location {

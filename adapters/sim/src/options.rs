@@ -63,6 +63,7 @@ impl SimOptions {
                 "--token-file: the token has characters that are not allowed in an HTTP header".to_owned(),
             )
         })?;
+        let driver = if self.endpoint.is_none() { driver.built_in() } else { driver };
         Ok(match self.token_file {
             Some(path) => driver.following(path),
             None => driver,

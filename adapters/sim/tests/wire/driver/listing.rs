@@ -1,6 +1,6 @@
 //! Tests of listings, look-ups, routes and credentials.
 
-use adapter_sim::simcloud::Operation;
+use adapter_sim::{SimOptions, simcloud::Operation};
 use cloud_adapter::driver::{Collection, Driver as _, Fault, InstanceLookup as _, Lookup};
 use cloud_api_proto::v1alpha1::Instance;
 use serde_json::json;
@@ -94,6 +94,26 @@ async fn self_check_reads_the_scope_in_one_call() {
     let there = driver(&other.url, None, "sim-1");
     let elsewhere = there.self_check(&session(&there)).await.expect("valid credentials");
     assert_ne!(elsewhere.fingerprint, scope.fingerprint, "the scope depends on the endpoint");
+}
+
+#[derive(clap::Parser)]
+struct Flags {
+    #[command(flatten)]
+    cloud: SimOptions,
+}
+
+/// Otherwise the controllers would take a restart of the adapter for a move to another cloud.
+#[tokio::test]
+async fn scope_of_the_built_in_cloud_survives_a_restart() {
+    let mut scopes = Vec::new();
+    for _start in 0..2 {
+        let Flags { cloud } = clap::Parser::parse_from(["adapter-sim"]);
+        let driver = cloud.driver().await.expect("valid flags");
+        scopes.push(driver.self_check(&session(&driver)).await.expect("the cloud runs"));
+    }
+    let [first, second] = scopes.as_slice() else { panic!("two starts: {scopes:?}") };
+    assert_eq!(first, second);
+    assert!(first.endpoint.contains("starts empty"), "{first:?}");
 }
 
 #[tokio::test]
