@@ -7,6 +7,7 @@
 mod cluster_id;
 mod evidence;
 mod metrics;
+mod pages;
 mod tasks;
 mod thread;
 mod watchdog;
@@ -30,11 +31,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use self::{evidence::Evidence, stored_scope::StoredScope, tasks::Tasks, watchdog::Watchdog};
+use self::{evidence::Evidence, pages::Pages, stored_scope::StoredScope, tasks::Tasks, watchdog::Watchdog};
 use crate::{
     Clock,
     adapter::Adapter,
-    config::{Cluster, CommonConfig, HttpsEndpoints, Listing},
+    config::{Cluster, CommonConfig, Listing},
     events::{self, Recorder},
     explain::{self, Explain, Identity},
     health::{self, Health},
@@ -361,9 +362,15 @@ async fn process(names: Names, config: &CommonConfig) -> anyhow::Result<Process>
     let clock = Clock::system();
     let kubeconfig = kube_api::config(&config.kubeconfig).await;
     let kubeconfig = kubeconfig.context("cannot configure the client for the API server")?;
+    let pages = Pages::bind(config)?;
     let id = match &config.cluster_id {
         Some(id) => id.clone(),
-        None => cluster_id::read(kube_api::plain_client(kubeconfig.clone())?).await?,
+        None => {
+            let client = kube_api::plain_client(kubeconfig.clone())?;
+            let progress = cluster_id::Progress::default();
+            let read = cluster_id::read(client, &progress);
+            Box::pin(pages.serve_during(progress.health(), read)).await??
+        }
     };
     let cluster = Cluster { id, name: config.cluster_name.clone() };
     let candidate = match &config.election {
@@ -384,19 +391,10 @@ async fn process(names: Names, config: &CommonConfig) -> anyhow::Result<Process>
     let channel = config.adapter.clone().through(kube.clone()).open();
     let channel = channel.with_context(|| format!("--adapter-endpoint {}", config.adapter.target()))?;
     let adapter = Adapter::over(channel, cluster, &clock).writing_in(shards.clone());
-    let address = config.http_address;
-    let listener = Listener::bind(address).with_context(|| format!("--http-address {address}"))?;
-    let secure = match &config.https {
-        None => None,
-        Some(HttpsEndpoints { address, tls }) => {
-            let listener = Listener::bind(*address);
-            Some((listener.with_context(|| format!("--secure-port: {address}"))?, Arc::clone(tls)))
-        }
-    };
     let process = Process::new(names, kube, adapter, clock);
     let mut process = if config.dry_run { process.read_only() } else { process };
     requests.register(&mut process.registry);
-    let (listing, readers) = (config.listing, config.readers);
+    let (listing, Pages { listener, secure, readers }) = (config.listing, pages);
     Ok(Process { listener: Some(listener), secure, readers, shards, candidate, listing, ..process })
 }
 

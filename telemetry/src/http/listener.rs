@@ -37,6 +37,11 @@ impl Listener {
         self.at.local_addr()
     }
 
+    /// Returns another handle to the same port. Only one of the handles should be served at a time.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { at: self.at.try_clone()?, near: self.near.as_ref().map(Bound::try_clone).transpose()? })
+    }
+
     pub(crate) fn open(self) -> io::Result<Accepting> {
         let near = self.near.map(TcpListener::from_std).transpose()?;
         Ok(Accepting { at: TcpListener::from_std(self.at)?, near })
