@@ -1,6 +1,6 @@
 //! Defines the Events on Nodes, with a constructor for each.
 
-use controller_core::events::{Kind, NOTE_MAX, Notice};
+use controller_core::events::{Kind, NOTE_MAX, Notice, ended};
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use crate::{
@@ -44,6 +44,7 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Notice {
             "Waiting until the cloud lists {looked_for}. Check that it exists in the cloud adapter's \
              project and region, and has the same name as the node"
         ),
+        Refusal::NothingListed { place } => nothing_listed(&looked_for, place),
         Refusal::Foreign => {
             format!(
                 "Ignoring the node until its provider ID changes: the cloud adapter says that {looked_for} \
@@ -79,6 +80,16 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Notice {
     Notice { kind: Kind::Warning, reason: refusal.reason(), action: ACTION, note }
 }
 
+/// Names the place, because a new adapter often looks in the wrong project, or in a simulated cloud that has no instances yet.
+fn nothing_listed(looked_for: &str, place: &str) -> String {
+    let front = format!("Waiting until the cloud lists {looked_for}.");
+    let end = match place {
+        "" => " It lists no instances at all. Check the cloud adapter's project and region".to_owned(),
+        place => format!(" It lists no instances at all in {place}"),
+    };
+    ended(&front, &end)
+}
+
 /// Lists all instances with the node's name if the list fits into the Event. Otherwise the text contains the first instance and the number
 /// of the other instances.
 fn ambiguous(provider_ids: &[String]) -> String {
@@ -101,7 +112,7 @@ impl Refusal {
     /// Returns the Event's reason, which is also used as the metric's label.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
-            Self::NotVisible => "InstanceNotVisible",
+            Self::NotVisible | Self::NothingListed { .. } => "InstanceNotVisible",
             Self::Foreign => "InstanceForeign",
             Self::Ambiguous { .. } => "InstanceAmbiguous",
             Self::Failed { .. } => "CloudProviderFailed",
@@ -129,6 +140,9 @@ mod tests {
         let old = trim_node(&worker.provider_id("sim://sim-1/i-0001").build());
         let refusals = [
             Refusal::NotVisible,
+            Refusal::NothingListed {
+                place: "project demo, region sim-1, endpoint https://cloud.example".to_owned(),
+            },
             Refusal::Ambiguous {
                 provider_ids: vec!["sim://sim-1/i-0001".to_owned(), "sim://sim-1/i-0002".to_owned()],
             },
@@ -156,6 +170,18 @@ mod tests {
         };
         let all: Vec<_> = all.into_iter().map(event).collect();
         test_support::reference::assert_events_up_to_date("node-controller", &all);
+    }
+
+    #[test]
+    fn event_about_an_empty_cloud_names_the_place() {
+        let place =
+            "project demo, region sim-1, endpoint built into adapter-sim (starts empty; use --endpoint)";
+        for name in ["worker-1".to_owned(), "n".repeat(253)] {
+            let new = trim_node(&testing::node(&name).build());
+            let note = refused(&new, &Refusal::NothingListed { place: place.to_owned() }).note;
+            assert!(note.chars().count() <= NOTE_MAX, "{note}");
+            assert!(note.ends_with(&format!(" It lists no instances at all in {place}")), "{note}");
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Waits {
     let reason = match refusal {
         Refusal::Failed { reason, .. } => Some(*reason).filter(|it| *it != Reason::Unspecified),
         Refusal::NotVisible
+        | Refusal::NothingListed { .. }
         | Refusal::Foreign
         | Refusal::Ambiguous { .. }
         | Refusal::Away { .. }

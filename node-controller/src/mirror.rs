@@ -162,6 +162,15 @@ impl Mirrors {
         }
     }
 
+    /// Returns the status of a node whose instance the cloud does not show.
+    pub(crate) fn not_visible(&self) -> InstanceStatus<'static> {
+        if self.instances.is_synced() && self.instances.read(|instances| instances.is_empty()) {
+            InstanceStatus::NothingListed { place: self.scope.place() }
+        } else {
+            InstanceStatus::NotVisible
+        }
+    }
+
     pub(crate) fn view_of_the_cloud(&self) -> View {
         match self.instances.age() {
             _ if self.unavailable().is_some() || !self.instances.is_synced() => View::None,
@@ -265,11 +274,17 @@ impl Mirrors {
             .collect()
     }
 
-    /// Queues waiting nodes when the adapter disconnects, connects, or has listed the cloud.
+    /// Queues waiting nodes when the adapter disconnects, connects, or has listed the cloud, and when its scope is accepted.
     async fn link_changes(&self, queue: &Queue<ObjectName>) {
-        let mut links = self.instances.links();
-        while links.changed().await.is_ok() {
-            links.mark_unchanged();
+        let (mut links, mut acceptances) = (self.instances.links(), self.scope.acceptances());
+        loop {
+            tokio::select! {
+                changed = links.changed() => match changed {
+                    Ok(()) => links.mark_unchanged(),
+                    Err(_closed) => return,
+                },
+                () = acceptances.next() => (),
+            }
             let waiting: Vec<ObjectName> = self.nodes.read(|nodes| {
                 let uninitialised = nodes.iter().filter(|(_, node)| node.is_uninitialised());
                 uninitialised.map(|(name, _)| name.clone()).collect()

@@ -140,6 +140,11 @@ pub(crate) enum InstanceStatus<'a> {
     Listing,
     /// The controller asked the cloud, which does not show the instance. This proves nothing.
     NotVisible,
+    /// Like `NotVisible`, and the cloud lists no instance at all.
+    NothingListed {
+        /// The part of the cloud that the adapter uses. Empty: not known.
+        place: String,
+    },
     /// The provider ID belongs to another cloud.
     Foreign,
     /// Several instances have the node's name.
@@ -203,6 +208,7 @@ pub(crate) struct Initialisation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     NotVisible,
+    NothingListed { place: String },
     Foreign,
     Ambiguous { provider_ids: Vec<String> },
     Failed { reason: Reason, error: String },
@@ -273,6 +279,7 @@ fn wait(status: &InstanceStatus<'_>) -> Plan {
         // The answer queues the node again. Until then, `Again::After` keeps the number of failures, so that the backoff continues.
         InstanceStatus::Unasked => Plan { again: Again::After(ANSWER), ..done(vec![Action::LookUp]) },
         InstanceStatus::NotVisible => refuse(Refusal::NotVisible, Again::Backoff),
+        InstanceStatus::NothingListed { place } => refuse(Refusal::NothingListed { place }, Again::Backoff),
         InstanceStatus::Foreign => refuse(Refusal::Foreign, Again::OnChange),
         InstanceStatus::Ambiguous { provider_ids } => {
             refuse(Refusal::Ambiguous { provider_ids }, Again::OnChange)

@@ -130,7 +130,7 @@ impl Reconciler {
         match (answer, self.mirrors.unavailable()) {
             (Some(LookupResult::Seen(instance)), _) => Ok(instance),
             (_, Some(unavailable)) => Err(unavailable),
-            (Some(LookupResult::NotVisible), None) => Err(InstanceStatus::NotVisible),
+            (Some(LookupResult::NotVisible), None) => Err(self.mirrors.not_visible()),
             (Some(LookupResult::Foreign), None) => Err(InstanceStatus::Foreign),
             (Some(LookupResult::Failed { reason, error, again }), None) => {
                 Err(InstanceStatus::Failed { reason, error, again })

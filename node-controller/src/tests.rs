@@ -145,6 +145,11 @@ async fn node_waits_for_its_instance_with_an_event() {
     world.kube.put::<Node>(node("a").uninitialised());
     eventually("the Event is emitted", || world.has_event("InstanceNotVisible", "an instance named \"a\""))
         .await;
+    assert!(
+        world.has_event("InstanceNotVisible", "It lists no instances at all in project fake"),
+        "{:?}",
+        world.kube.events()
+    );
     assert!(world.kube.writes().is_empty());
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
     eventually("the watch reports it", || world.is_initialised("a")).await;

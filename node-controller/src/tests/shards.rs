@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use controller_core::testing::{FakeCloud, FakeKube, FakeShards, instance, node, process_of_shards};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Node};
+use tokio::time::Instant;
 
 use super::{
     world::{SETTINGS, World, id, known, settle},
@@ -138,4 +139,42 @@ async fn brake_remembers_deletions_across_a_lapse() {
     (12..15).for_each(|n| world.lose(&format!("n{n}")));
     tokio::time::sleep(Duration::from_mins(5)).await;
     assert_eq!(world.n_deletions(), 12);
+}
+
+/// The annotation of the Lease is removed, as the Event says.
+#[tokio::test(start_paused = true)]
+async fn confirmed_move_continues_waiting_nodes_at_once() {
+    let world = World::new();
+    world.kube.put::<Node>(known("a").ready("True"));
+    world.cloud.put(instance(&id("a")).named("a"));
+    let (_seats, _running) = replica(&world.kube, &world.cloud, 0..4);
+    settle().await;
+    world.cloud.moves_to("other");
+    world.kube.put::<Node>(node("b").uninitialised());
+    world.cloud.put(instance(&id("b")).named("b").at("10.0.0.1"));
+    tokio::time::sleep(Duration::from_mins(8)).await;
+    assert!(!world.is_initialised("b"));
+    assert!(world.has_event("CloudMoved", "the adapter now uses project other"), "{:?}", world.kube.events());
+
+    let lease = ObjectName::namespaced("kube-system", "cloud-node-controller-0");
+    world.kube.change::<Lease>(&lease, |lease| lease.metadata.annotations = None);
+    let confirmed = Instant::now();
+    eventually("the node is initialised", || world.is_initialised("b")).await;
+    assert!(confirmed.elapsed() < Duration::from_secs(15), "{:?}", confirmed.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_cluster_follows_the_adapter_to_another_project_without_events() {
+    let world = World::new();
+    world.kube.put::<Node>(node("a").uninitialised());
+    let (_seats, _running) = replica(&world.kube, &world.cloud, 0..4);
+    settle().await;
+    world.cloud.moves_to("other");
+    world.cloud.put(instance(&id("a")).named("a").at("10.0.0.1"));
+    eventually("the node is initialised", || world.is_initialised("a")).await;
+    assert!(
+        !world.kube.events().iter().any(|event| event.contains("CloudMoved")),
+        "{:?}",
+        world.kube.events()
+    );
 }
