@@ -1,12 +1,14 @@
-//! The manifest with which krew installs `cloudctl` as a plugin of kubectl. It lists the archives of the release with their URLs and
+//! The manifest with which krew installs `cloudctl` as the plugin `cloud` of kubectl. It lists the archives of the release with their URLs and
 //! checksums.
 //!
 //! Source: <https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/>
 
 use crate::images::arch::Arch;
 
-/// The program, which is also the name of the plugin: `kubectl cloudctl`.
+/// The program in the archive. krew links it as `kubectl-cloud`.
 pub(super) const PROGRAM: &str = "cloudctl";
+/// The name of the plugin: `kubectl cloud`.
+const PLUGIN: &str = "cloud";
 
 #[derive(Debug)]
 pub(super) struct Archive {
@@ -21,7 +23,7 @@ pub(super) fn manifest(version: &str, home: &str, downloads: &str, archives: &[A
         "apiVersion: krew.googlecontainertools.github.com/v1alpha2
 kind: Plugin
 metadata:
-  name: {PROGRAM}
+  name: {PLUGIN}
 spec:
   version: v{version}
   homepage: {home}
@@ -48,7 +50,8 @@ spec:
 
 #[cfg(test)]
 mod tests {
-    use super::{Archive, manifest};
+    use super::{Archive, PROGRAM, manifest};
+    use crate::cargo;
     use crate::images::arch::Arch;
 
     #[test]
@@ -67,5 +70,15 @@ mod tests {
             );
             assert!(text.contains(&wanted), "{text}");
         }
+    }
+
+    /// Otherwise the help and the completion, which the program adapts to its name, would name another command than users type.
+    #[test]
+    fn plugin_has_the_name_that_the_program_expects() {
+        let file = cargo::root().join(PROGRAM).join("src/program.rs");
+        let program = std::fs::read_to_string(file).unwrap();
+        let text = manifest("0.2.0", "", "", &[]);
+        let name = text.lines().find_map(|line| line.strip_prefix("  name: ")).unwrap();
+        assert!(program.contains(&format!("const PLUGIN: &str = \"kubectl-{name}\";")), "{name}");
     }
 }
