@@ -87,15 +87,22 @@ fn metadata_is_complete_and_true() {
     let mut used = BTreeSet::new();
     for kind in ["sim", "openstack"] {
         let mut values = all();
-        merge(&mut values, &json!({ "adapter": { "kind": kind, "openstack": { "routerId": "a" } } }));
-        let deployments = rendered("a", &values).into_iter().filter(|it| it["kind"] == "Deployment");
-        used.extend(
-            deployments.map(|it| {
-                it["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap().to_owned()
-            }),
-        );
+        let change = json!({ "adapter": { "kind": kind, "openstack": { "routerId": "a" } },
+            "serviceController": { "onUninstall": "delete" } });
+        merge(&mut values, &change);
+        for object in rendered("a", &values) {
+            used.extend(images(&object));
+        }
     }
     assert_eq!(listed, used);
+}
+
+/// The images of the pods of an object.
+pub(super) fn images(object: &Value) -> Vec<String> {
+    let spec = &object["spec"];
+    let pod = if object["kind"] == "Pod" { spec } else { &spec["template"]["spec"] };
+    let lists = [&pod["initContainers"], &pod["containers"]].into_iter().filter_map(Value::as_array);
+    lists.flatten().map(|it| it["image"].as_str().unwrap().to_owned()).collect()
 }
 
 /// On an IPv6-only cluster no address of IPv4 is used. Images exist for both architectures, so nothing selects one, and pods run on Linux

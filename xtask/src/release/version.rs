@@ -19,7 +19,7 @@ pub(super) const PLACES: [VersionedFile; 6] = [
 ];
 
 /// The lines of Chart.yaml with the version: the version of the chart, the version of the programs, and the tags of the images.
-const CHART_VERSIONS: [&str; 7] = [
+const CHART_VERSIONS: [&str; 8] = [
     "version: ",
     "appVersion: ",
     "      image: node-controller:",
@@ -27,6 +27,7 @@ const CHART_VERSIONS: [&str; 7] = [
     "      image: route-controller:",
     "      image: adapter-openstack:",
     "      image: adapter-sim:",
+    "      image: cloudctl:",
 ];
 
 /// A file, and the rule that finds the lines with the version.
@@ -191,7 +192,7 @@ mod tests {
         for place in &PLACES {
             let text = fs::read_to_string(cargo::root().join(place.file)).unwrap();
             let before = place.found(&text).unwrap();
-            let all = if place.file == "Cargo.lock" { 15..99 } else { 1..8 };
+            let all = if place.file == "Cargo.lock" { 15..99 } else { 1..9 };
             assert!(all.contains(&before.len()), "{}: {before:?}", place.file);
             assert!(before.iter().all(|it| *it == env!("CARGO_PKG_VERSION")), "{}: {before:?}", place.file);
             let after = place.with(&text, &version("7.7.7-rc.1")).unwrap();
