@@ -1,6 +1,7 @@
 //! `cargo xtask release`: `prepare` writes the version and the changelog, the maintainer commits and tags, `build` creates and signs the files
 //! to publish, `push` copies images and chart to a registry, and `verify` verifies both.
 
+mod artifacthub;
 mod build;
 mod changelog;
 mod chart;

@@ -11,23 +11,31 @@ const KINDS: [(&str, &str); 4] =
 /// The heading of the unreleased changes, which end at the next heading.
 const UNRELEASED: &str = "## Unreleased\n";
 
-/// Returns the changes, sorted by kind and then by file name. `fragments` contains the text of each file by the name of the file.
-pub(super) fn changes(fragments: &BTreeMap<String, String>) -> anyhow::Result<String> {
-    let mut by_kind: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+/// Returns the texts of the fragments by kind, in the order of the changelog and then by file name. `fragments` contains the text of each
+/// file by the name of the file.
+pub(super) fn by_kind(
+    fragments: &BTreeMap<String, String>,
+) -> anyhow::Result<Vec<(&'static str, Vec<&str>)>> {
+    let mut by_kind = KINDS.map(|(kind, _)| (kind, Vec::new()));
     for (name, text) in fragments {
         let kind = name.strip_suffix(".md").and_then(|name| name.rsplit_once('.')).map(|(_, kind)| kind);
-        let known = kind.filter(|kind| KINDS.iter().any(|(known, _)| known == kind));
-        let kind = known.with_context(|| {
+        let known = by_kind.iter_mut().find(|(known, _)| Some(*known) == kind);
+        let (_, texts) = known.with_context(|| {
             format!("changelog.d/{name}: unknown kind of fragment; name it SLUG.{{breaking,added,changed,fixed}}.md")
         })?;
         if text.trim().is_empty() {
             bail!("changelog.d/{name}: empty; describe the change, or remove the file");
         }
-        by_kind.entry(kind).or_default().push(text.trim());
+        texts.push(text.trim());
     }
+    Ok(by_kind.into_iter().filter(|(_, texts)| !texts.is_empty()).collect())
+}
+
+/// Returns the changes, sorted by kind and then by file name.
+pub(super) fn changes(fragments: &BTreeMap<String, String>) -> anyhow::Result<String> {
     let mut section = String::new();
-    for (kind, heading) in KINDS {
-        let Some(texts) = by_kind.get(kind) else { continue };
+    for (kind, texts) in by_kind(fragments)? {
+        let heading = KINDS.iter().find(|(known, _)| *known == kind).map_or(kind, |(_, heading)| heading);
         section.push_str(&format!("\n### {heading}\n\n"));
         for text in texts {
             section.push_str(&item(text));

@@ -7,10 +7,10 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use jiff::civil::Date;
 
-use super::changelog;
 use super::state;
 use super::tree::read;
 use super::version::{PLACES, Version};
+use super::{artifacthub, changelog, chart};
 use crate::step::say;
 use crate::{cargo, git};
 
@@ -43,13 +43,15 @@ fn today() -> Date {
 
 /// Reads and checks all files before it writes any.
 fn write(root: &Path, version: &Version, date: Date) -> anyhow::Result<()> {
-    let mut files = Vec::new();
-    for place in &PLACES {
-        let text = read(root, place.file)?;
-        files.push((place.file, place.with(&text, version)?));
-    }
     let fragments = fragments(root)?;
     let changes = changelog::changes(&fragments)?;
+    let mut files = Vec::new();
+    for place in &PLACES {
+        let text = place.with(&read(root, place.file)?, version)?;
+        let text =
+            if place.file == chart::FILE { artifacthub::with_changes(&text, &fragments)? } else { text };
+        files.push((place.file, text));
+    }
     let text =
         changelog::with_section(&read(root, CHANGELOG)?, &version.to_string(), &date.to_string(), &changes)?;
     files.push((CHANGELOG, text));
@@ -111,6 +113,11 @@ mod tests {
         let text = read(root, "CHANGELOG.md").unwrap();
         assert!(text.contains("## 9.0.0 - 2026-02-03\n"), "{text}");
         assert_eq!(changelog::section(&text, "9.0.0").unwrap().trim(), "### Added\n\n- A thing.");
+        let chart = read(root, super::chart::FILE).unwrap();
+        let (_, changes) = chart.split_once("  artifacthub.io/changes: |\n").unwrap();
+        let list =
+            "    - kind: added\n      description: \"A thing.\"\n  # There is no artifacthub.io/signKey";
+        assert!(changes.starts_with(list), "{changes}");
         assert!(fragments(root).unwrap().is_empty());
         assert!(root.join("changelog.d/README.md").exists());
     }
