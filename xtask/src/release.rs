@@ -8,6 +8,7 @@ mod chart;
 mod cosign;
 mod folder;
 mod krew;
+mod packed;
 mod prepare;
 mod provenance;
 mod registry;

@@ -159,8 +159,30 @@ fn a_failed_release_leaves_nothing() {
     assert_eq!(fs::read_dir(output).unwrap().count(), 0);
 }
 
+/// Without the value image.registry, kubelets would look for the images on Docker Hub.
+#[test]
+fn a_released_chart_takes_its_images_from_the_registry_of_the_release() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = built_for("registry.example:5000/team", dir.path());
+    let charts = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
+    let chart = charts.into_iter().find(|path| path.extension().is_some_and(|it| it == "tgz")).unwrap();
+    let images = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter_map(|line| line.trim().strip_prefix("image: "));
+        lines.map(|image| image.trim_matches('"').to_owned()).collect()
+    };
+    let packed = images(&rendered(&chart));
+    assert!(packed.iter().any(|it| it.starts_with("registry.example:5000/team/cloudctl:")), "{packed:?}");
+    assert!(packed.iter().all(|it| it.starts_with("registry.example:5000/team/")), "{packed:?}");
+    let folder = images(&rendered(&root().join("helm/cloud-controllers")));
+    assert_eq!(packed.iter().map(|it| it.replace("registry.example:5000/team/", "")).collect::<Vec<_>>(), folder);
+}
+
 fn built(output: &Path) -> PathBuf {
-    let done = cheap().arg("--output").arg(output).output().unwrap();
+    built_for("", output)
+}
+
+fn built_for(registry: &str, output: &Path) -> PathBuf {
+    let done = cheap().args(["--registry", registry]).arg("--output").arg(output).output().unwrap();
     assert!(done.status.success(), "{}", text(&done));
     let mut made = fs::read_dir(output).unwrap();
     let folder = made.next().unwrap().unwrap().path();

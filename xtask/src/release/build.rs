@@ -129,7 +129,7 @@ fn parts(
     let mut digests = BTreeMap::new();
     part("notes", || release.write("NOTES.md", notes(&root, state, &version, args)?.as_bytes()))?;
     part("chart", || {
-        let packed = chart::package(&root)?;
+        let packed = chart::package(&root, args.registry.trim_end_matches('/'), &version)?;
         release.write(&package, &packed)?;
         let layout = chart::artifact(&root, &packed, &version)?;
         release.write(&registry::archive(chart::REPOSITORY), &layer::tar(&layout.files())?)?;

@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::{Map, Value};
 
+use super::packed;
 use super::tree::read;
 use crate::git;
 use crate::images::layer::{self, File};
@@ -47,12 +48,21 @@ pub(super) fn home(root: &Path) -> anyhow::Result<String> {
     Ok(home.trim_end_matches('/').to_owned())
 }
 
-/// Packs the chart like `helm package`, but reproducibly: without times, without owners, and without files that git ignores.
-pub(super) fn package(root: &Path) -> anyhow::Result<Vec<u8>> {
+/// Packs the chart like `helm package`, but reproducibly: without times, without owners, and without files that git ignores. The packed
+/// chart takes the images from `registry` by default, and the links of its README lead to the pages of this version.
+pub(super) fn package(root: &Path, registry: &str, version: &str) -> anyhow::Result<Vec<u8>> {
+    let pages = format!("{}/blob/v{version}", home(root)?);
     let listed = git::output(["ls-files", "--cached", "--others", "--exclude-standard", "--", CHART])?;
     let mut files = Vec::new();
     for path in listed.lines().filter(|path| root.join(path).exists()) {
-        let content = fs::read(root.join(path)).with_context(|| format!("cannot read {path}"))?;
+        let content = match path.strip_prefix(CHART) {
+            Some("/values.yaml") => packed::values(&read(root, path)?, registry)?.into_bytes(),
+            Some("/README.md") => {
+                packed::readme(&read(root, path)?, registry, &pages, &format!("{pages}/{CHART}"))?
+                    .into_bytes()
+            }
+            _ => fs::read(root.join(path)).with_context(|| format!("cannot read {path}"))?,
+        };
         files.push((path.replacen(CHART, NAME, 1), content));
     }
     let files: Vec<_> =
@@ -76,24 +86,60 @@ fn value<'a>(yaml: &'a str, key: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::io::Read as _;
 
     use flate2::read::GzDecoder;
 
-    use super::{artifact, package, placeholders, value};
+    use super::{CHART, artifact, home, package, placeholders, value};
     use crate::cargo;
     use crate::images::layer;
 
+    fn unpacked(package: &[u8]) -> BTreeMap<String, String> {
+        let mut archive = tar::Archive::new(GzDecoder::new(package));
+        let file = |entry: std::io::Result<tar::Entry<'_, _>>| {
+            let mut entry = entry.unwrap();
+            let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+            let mut text = String::new();
+            entry.read_to_string(&mut text).unwrap();
+            (path, text)
+        };
+        archive.entries().unwrap().map(file).collect()
+    }
+
+    #[test]
+    fn packed_chart_works_outside_the_repository() {
+        let root = cargo::root();
+        let [plain, changed] = ["", "registry.example/team"]
+            .map(|registry| unpacked(&package(&root, registry, "0.2.0").unwrap()));
+        let differing: Vec<_> = plain.iter().filter(|(path, text)| changed[*path] != **text).collect();
+        let names: Vec<_> = differing.iter().map(|(path, _)| path.as_str()).collect();
+        assert_eq!(names, ["cloud-controllers/README.md", "cloud-controllers/values.yaml"]);
+        for (path, before) in differing {
+            let lines = before.lines().zip(changed[path].lines()).filter(|(a, b)| a != b);
+            let lines: Vec<_> = lines.map(|(_, line)| line).collect();
+            assert!(lines.len() == 1 && lines[0].contains("registry.example/team"), "{path}: {lines:?}");
+        }
+
+        let pages = format!("{}/blob/v0.2.0/", home(&root).unwrap());
+        let mut targets = plain["cloud-controllers/README.md"].split("](").skip(1);
+        let inside =
+            targets.by_ref().filter_map(|rest| rest.split(')').next()).filter(|it| !it.starts_with('#'));
+        let files: Vec<_> = inside.filter_map(|link| link.strip_prefix(&pages)).collect();
+        assert!(files.iter().any(|file| file.starts_with(CHART)), "{files:?}");
+        for file in files {
+            let file = file.split('#').next().unwrap();
+            assert!(root.join(file).exists(), "{file}");
+        }
+        let readme = std::fs::read_to_string(root.join(CHART).join("README.md")).unwrap();
+        assert!(readme.contains("](../../") && !plain["cloud-controllers/README.md"].contains("](../"));
+    }
+
     #[test]
     fn chart_is_packed_completely_and_reproducibly() {
-        let packed = package(&cargo::root()).unwrap();
-        assert_eq!(packed, package(&cargo::root()).unwrap());
-        let mut archive = tar::Archive::new(GzDecoder::new(packed.as_slice()));
-        let paths: BTreeSet<_> = archive
-            .entries()
-            .unwrap()
-            .map(|entry| String::from_utf8_lossy(&entry.unwrap().path_bytes()).into_owned())
-            .collect();
+        let packed = package(&cargo::root(), "", "0.1.0").unwrap();
+        assert_eq!(packed, package(&cargo::root(), "", "0.1.0").unwrap());
+        let paths: BTreeSet<_> = unpacked(&packed).into_keys().collect();
         for path in
             ["Chart.yaml", "values.yaml", "values.schema.json", "templates/_pod.tpl", "files/alerts.yaml"]
         {
@@ -104,7 +150,7 @@ mod tests {
 
     #[test]
     fn artifact_has_the_package_as_its_only_layer() {
-        let packed = package(&cargo::root()).unwrap();
+        let packed = package(&cargo::root(), "", "0.1.0").unwrap();
         let layout = artifact(&cargo::root(), &packed, "0.1.0").unwrap();
         let files = layout.files();
         let layer = format!("blobs/{}", layer::digest(&packed).replacen(':', "/", 1));
