@@ -23,7 +23,7 @@ fn misspelt_keys_are_refused_with_all_other_faults() {
         "adaptor: unknown key, did you mean 'adapter'?",
         "adapter.sim.enpoint: unknown key, did you mean 'endpoint'?",
         "adapter.limits.buckets.a.rat: unknown key, did you mean 'rate'?",
-        "image.flavour: unknown key: use one of: pullPolicy, registry, tag",
+        "image.flavour: unknown key: use one of: digests, pullPolicy, registry, tag",
         "nodeController.tolerations.0.kee: unknown key, did you mean 'key'?",
         "nodeController.resources.limit: unknown key, did you mean 'limits'?",
         "logLevel: unknown log level 'inf'",

@@ -11,6 +11,7 @@ mod adapter_failover;
 mod admission_policy;
 mod bench;
 mod chart_gitops;
+mod chart_images;
 mod chart_install;
 mod chart_keys;
 mod chart_names;

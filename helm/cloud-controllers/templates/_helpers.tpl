@@ -50,6 +50,7 @@ annotations:
 {{- define "cloud-controllers.image" -}}
 {{- $image := .root.Values.image -}}
 {{- if $image.registry }}{{ $image.registry }}/{{ end }}{{ .name }}:{{ $image.tag | default .root.Chart.AppVersion }}
+{{- with get $image.digests .name }}@{{ . }}{{ end }}
 {{- end }}
 
 {{/* An address to listen on. Takes {root, port}. */}}

@@ -7,6 +7,7 @@
 {{- with include "cloud-controllers.formatFaults" . | fromJsonArray -}}
 {{- include "cloud-controllers.refuse" (concat $faults .) -}}
 {{- end -}}
+{{- $faults = concat $faults (include "cloud-controllers.imageFaults" . | fromJsonArray) -}}
 {{- $faults = concat $faults (include "cloud-controllers.metadataFaults" . | fromJsonArray) -}}
 {{- $faults = concat $faults (include "cloud-controllers.logLevelFaults" $values.logLevel | fromJsonArray) -}}
 {{- if not (include "cloud-controllers.ipFamily" $values.bindAddress) -}}
@@ -31,6 +32,21 @@
 {{- end -}}
 {{- $faults = concat $faults (include "cloud-controllers.portFaults" . | fromJsonArray) -}}
 {{- include "cloud-controllers.refuse" $faults -}}
+{{- end }}
+
+{{/* Returns a JSON list of digests whose names are no images of the chart: these would pin nothing. Takes the root. */}}
+{{- define "cloud-controllers.imageFaults" -}}
+{{- $images := list -}}
+{{- range index .Chart.Annotations "artifacthub.io/images" | fromYamlArray -}}
+{{- $images = append $images .name -}}
+{{- end -}}
+{{- $faults := list -}}
+{{- range $name, $digest := .Values.image.digests -}}
+{{- if not (has $name $images) -}}
+{{- $faults = append $faults (printf "image.digests.%s: no image of the chart has this name; use one of: %s" $name (join ", " $images)) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $faults -}}
 {{- end }}
 
 {{/* Fails if there are faults. Takes the list. */}}
