@@ -174,7 +174,10 @@ fn a_released_chart_takes_its_images_from_the_registry_of_the_release() {
     assert!(packed.iter().any(|it| it.starts_with("registry.example:5000/team/cloudctl:")), "{packed:?}");
     assert!(packed.iter().all(|it| it.starts_with("registry.example:5000/team/")), "{packed:?}");
     let folder = images(&rendered(&root().join("helm/cloud-controllers")));
-    assert_eq!(packed.iter().map(|it| it.replace("registry.example:5000/team/", "")).collect::<Vec<_>>(), folder);
+    assert_eq!(
+        packed.iter().map(|it| it.replace("registry.example:5000/team/", "")).collect::<Vec<_>>(),
+        folder
+    );
 }
 
 fn built(output: &Path) -> PathBuf {
