@@ -1,6 +1,7 @@
-//! `cargo xtask test release`: a rehearsal, in which two releases are built but not published. The first release is built from a clean
-//! clone of the commit, the second from a commit that only changes the version. Both are verified, and changed files must be refused. The
-//! scenario then installs, upgrades and rolls back from a registry, on nodes that run pods.
+//! `cargo xtask test release`: a rehearsal, in which two releases are built but not published, in a clean clone. The newer one is built from
+//! this commit with another version. The older one is built from the tag of the last release, or, before the first release, from this commit
+//! as well. Both are verified, and changed files must be refused. The scenario then installs, upgrades and rolls back from a registry, on
+//! nodes that run pods.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -47,10 +48,15 @@ pub(super) fn run(args: &[String]) -> anyhow::Result<()> {
         dist: folder.join("dist"),
     };
     work.begin()?;
-    let first = work.first()?;
-    work.prepare(&first)?;
-    let old = work.build(&first, args)?;
-    let second = next(&first)?;
+    let (old, second) = match work.last_release()? {
+        Some(last) => (work.rebuild(&last, args)?, work.unreleased()?),
+        None => {
+            let first = work.unreleased()?;
+            say("note: there is no release yet, so both releases of the rehearsal have the same code");
+            work.prepare(&first)?;
+            (work.build(&first, args)?, next(&first)?)
+        }
+    };
     let fragment = work.clone.join("changelog.d/rehearsal.fixed.md");
     fs::write(&fragment, "The version changes.\n")
         .with_context(|| format!("cannot write {}", fragment.display()))?;
@@ -99,8 +105,23 @@ impl Work {
         Ok(())
     }
 
+    /// Returns the version of the last release before this commit, if any.
+    fn last_release(&self) -> anyhow::Result<Option<String>> {
+        let before = ["--merged", "HEAD", "--no-contains", "HEAD"];
+        let tags = self.git(&[&["tag", "--list", "v*"], &before[..]].concat())?;
+        Ok(last(&tags).map(|version| version.to_string()))
+    }
+
+    /// Builds a release again, from its tag.
+    fn rebuild(&self, version: &str, args: &[String]) -> anyhow::Result<PathBuf> {
+        self.git(&["checkout", "--quiet", &format!("v{version}")])?;
+        let built = self.build(version, args)?;
+        self.git(&["checkout", "--quiet", "-"])?;
+        Ok(built)
+    }
+
     /// Returns the version in Cargo.toml, or the next version if a tag for that version exists.
-    fn first(&self) -> anyhow::Result<String> {
+    fn unreleased(&self) -> anyhow::Result<String> {
         let toml = fs::read_to_string(self.clone.join("Cargo.toml")).context("cannot read Cargo.toml")?;
         let version = toml.lines().find_map(|line| line.strip_prefix("version = \"")?.strip_suffix('"'));
         let version = version.context("Cargo.toml has no version")?;
@@ -234,6 +255,12 @@ impl Work {
     }
 }
 
+/// Returns the newest version in a list of tags. Candidates of a release are left out, because nobody upgrades from them.
+fn last(tags: &str) -> Option<semver::Version> {
+    let versions = tags.lines().filter_map(|tag| semver::Version::parse(tag.strip_prefix('v')?).ok());
+    versions.filter(|version| version.pre.is_empty()).max()
+}
+
 /// Returns the patch version that follows `version`.
 fn next(version: &str) -> anyhow::Result<String> {
     let mut version =
@@ -252,7 +279,41 @@ fn append(file: &Path) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::next;
+    use super::{Work, next};
+
+    #[test]
+    fn older_release_is_the_last_one_before_this_commit() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = |name: &str| dir.path().join(name);
+        let work = Work {
+            clone: dir.path().to_path_buf(),
+            target: folder("target"),
+            keys: folder("keys"),
+            dist: folder("dist"),
+        };
+        let commit = |tags: &[&str]| {
+            let who = ["-c", "user.name=a", "-c", "user.email=a@localhost", "-c", "commit.gpgsign=false"];
+            // Commits of the same second differ only in their messages.
+            let words = ["commit", "--quiet", "--allow-empty", "--message", &tags.join(" ")];
+            work.git(&[&who[..], &words].concat()).unwrap();
+            for tag in tags {
+                work.git(&["tag", tag]).unwrap();
+            }
+        };
+        work.git(&["init", "--quiet", "--initial-branch", "a"]).unwrap();
+        commit(&["v", "vendor", "0.5.0"]);
+        assert_eq!(work.last_release().unwrap(), None);
+        commit(&["v0.9.0"]);
+        commit(&["v0.10.0"]);
+        work.git(&["checkout", "--quiet", "-b", "other"]).unwrap();
+        commit(&["v0.11.0"]);
+        work.git(&["checkout", "--quiet", "a"]).unwrap();
+        commit(&["v0.12.0-rc.1"]);
+        assert_eq!(work.last_release().unwrap().as_deref(), Some("0.10.0"));
+        // This commit is the candidate to test, even if it has a tag already.
+        commit(&["v0.12.0"]);
+        assert_eq!(work.last_release().unwrap().as_deref(), Some("0.10.0"));
+    }
 
     #[test]
     fn second_release_is_a_patch_of_the_first() {
