@@ -1,4 +1,4 @@
-//! Tests of a release from a registry, with the commands of docs/install.md. Signatures are verified, the kubelets pull the images, and an
+//! Tests of a release from a registry, with the commands of docs/install.md and docs/upgrade.md. Signatures are verified, the kubelets pull the images, and an
 //! upgrade and a rollback change nothing in the cloud. Each combination of neighbouring releases that docs/upgrade.md allows works.
 //!
 //! `cargo xtask test release` builds the two releases and runs this scenario.
@@ -12,13 +12,22 @@ use e2e::{Launch, Process, eventually, service};
 use e2e_tools::cluster::layout::REGISTRY;
 use e2e_tools::pages::{Block, How, blocks};
 use e2e_tools::{Environment, Terminal, Tool};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::bed::{Bed, NAMESPACE, RELEASE, WITHIN, Wanted, play_on};
+use crate::bed::{Bed, NAMESPACE, WITHIN, Wanted, play_on};
 use crate::picture::Picture;
 
-/// The text in docs/install.md that says why the test of the documentation skips this block of commands.
-const BLOCK: &str = "it needs a registry; `cargo xtask test release` runs these commands with one";
+/// The pages, each with the text that says why the test of the documentation skips its block of commands with a registry.
+const INSTALL: Page = Page {
+    file: "docs/install.md",
+    skipped: "it needs a registry; `cargo xtask test release` runs these commands with one",
+};
+const UPGRADE: Page = Page {
+    file: "docs/upgrade.md",
+    skipped: "it needs a registry; `cargo xtask test release` upgrades from one",
+};
+/// What the commands that users type need in a test.
+const WAIT: &str = "--wait --timeout 5m";
 const ADAPTER: &str = "cloud-adapter";
 
 /// What `cargo xtask test release` has built.
@@ -85,9 +94,7 @@ fn signed_release_is_installed_upgraded_and_rolled_back() {
         serves(bed, "old-adapter").await?;
         before.is_still_so(bed).await?;
 
-        let rollback = ["rollback", RELEASE, "1", "--wait", "--timeout", "5m"];
-        bed.helm(&rollback).await.context("to roll back by hand: `helm rollback cloud-controllers 1`")?;
-        bed.step("rolled back");
+        roll_back(bed).await?;
         runs(bed, &[&old; 4]).await?;
         serves(bed, "rolled-back").await?;
         before.is_still_so(bed).await?;
@@ -150,27 +157,59 @@ async fn tampered_artifacts_are_refused(bed: &Bed, built: &Built, version: &str)
     Ok(())
 }
 
-/// Runs the commands of docs/install.md with this registry and version.
+/// A page of the documentation.
+struct Page {
+    file: &'static str,
+    skipped: &'static str,
+}
+
+impl Page {
+    /// The commands that get the chart of this version from the registry of this scenario, which has no TLS.
+    fn pull(&self, version: &str) -> anyhow::Result<String> {
+        let page = self.text()?;
+        let block = blocks(&page).into_iter().find(|block| block.how == Some(How::NotRun(self.skipped)));
+        let block = block.with_context(|| format!("{} lacks the block with a registry", self.file))?;
+        let commands: Vec<_> =
+            block.body.iter().map(|line| line.strip_prefix("$ ").unwrap_or(line)).collect();
+        let pull = commands.join("\n").replace("helm pull", "helm pull --plain-http");
+        Ok(format!("REGISTRY={REGISTRY}\nVERSION={version}\n{pull}"))
+    }
+
+    /// The first command that begins with these words.
+    fn command(&self, words: &str) -> anyhow::Result<String> {
+        let page = self.text()?;
+        let command = blocks(&page).iter().flat_map(Block::commands).find(|it| it.text.starts_with(words));
+        command.map(|it| it.text).with_context(|| format!("{} has no command `{words}`", self.file))
+    }
+
+    fn text(&self) -> anyhow::Result<String> {
+        let path = crate::bed::chart().join("../..").join(self.file);
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", self.file))
+    }
+}
+
+/// The folder in which the user works.
+fn folder(bed: &Bed) -> PathBuf {
+    bed.layout().home.join("install")
+}
+
+/// Runs the commands of docs/install.md with this registry and version. The values do not name the registry of the images, because it is the
+/// default of the chart in a release.
 async fn install(bed: &Bed, built: &Built, version: &str) -> anyhow::Result<()> {
-    let folder = bed.layout().home.join("install");
+    let folder = folder(bed);
     fs::create_dir_all(&folder)?;
     fs::copy(built.keys.join("cosign.pub"), folder.join("cosign.pub"))?;
     let two = json!({ "replicas": 2 });
     let change = json!({
-        "image": { "registry": REGISTRY, "pullPolicy": "IfNotPresent" },
+        "image": { "pullPolicy": "IfNotPresent" },
         "nodeController": two, "serviceController": two, "routeController": two,
     });
-    fs::write(folder.join("values.yaml"), bed.values(&change).to_string())?;
-    let page = fs::read_to_string(crate::bed::chart().join("../../docs/install.md"))?;
-    let blocks = blocks(&page);
-    let block = blocks.iter().find(|block| block.how == Some(How::NotRun(BLOCK)));
-    let block = block.context("docs/install.md lacks the block")?;
-    let commands: Vec<_> = block.body.iter().map(|line| line.strip_prefix("$ ").unwrap_or(line)).collect();
-    // The registry of this scenario has no TLS.
-    let pull = commands.join("\n").replace("helm pull", "helm pull --plain-http");
-    let install = blocks.iter().flat_map(Block::commands).find(|it| it.text.starts_with("helm install"));
-    let install = install.context("docs/install.md does not install the chart")?.text;
-    let script = format!("REGISTRY={REGISTRY}\nVERSION={version}\n{pull}\n{install} --wait --timeout 5m");
+    let mut values = bed.values(&change);
+    if let Some(image) = values.pointer_mut("/image").and_then(Value::as_object_mut) {
+        image.remove("registry");
+    }
+    fs::write(folder.join("values.yaml"), values.to_string())?;
+    let script = format!("{}\n{} {WAIT}", INSTALL.pull(version)?, INSTALL.command("helm install ")?);
     let path = built.cosign.parent().unwrap_or(Path::new("/")).display();
     // A node accepts pods when its network works, as after the installation of a CNI plugin.
     let installed = async { bed.shell(&folder, &format!("PATH='{path}':\"$PATH\"\n{script}")).await };
@@ -236,20 +275,20 @@ async fn adapter_of(bed: &Bed, version: &str) -> anyhow::Result<()> {
     bed.kubectl(&["set", "image", &deployment, &image, "--namespace", NAMESPACE]).await.map(drop)
 }
 
-/// Upgrades the release as docs/upgrade.md describes, with the values of the release.
+/// Runs the commands of docs/upgrade.md with this registry and version.
 async fn upgrade(bed: &Bed, version: &str) -> anyhow::Result<()> {
-    let chart = format!("oci://{REGISTRY}/charts/{RELEASE}:{version}");
-    let args = [
-        "upgrade",
-        RELEASE,
-        &chart,
-        "--plain-http",
-        "--reset-then-reuse-values",
-        "--wait",
-        "--timeout",
-        "5m",
-    ];
-    bed.helm(&args).await.context("to return: `helm rollback cloud-controllers 1`")?;
+    let [values, upgrade] = [UPGRADE.command("helm get values ")?, UPGRADE.command("helm upgrade ")?];
+    let script = format!("{}\n{values}\n{upgrade} {WAIT}", UPGRADE.pull(version)?);
+    let said = bed.shell(&folder(bed), &script).await.context("docs/upgrade.md describes the upgrade")?;
+    ensure!(said.contains("REVISION: 2"), "{said}");
     bed.step("upgraded from the registry");
+    Ok(())
+}
+
+async fn roll_back(bed: &Bed) -> anyhow::Result<()> {
+    let rollback = UPGRADE.command("helm rollback ")?;
+    let said = bed.shell(&folder(bed), &format!("{rollback} {WAIT}")).await;
+    said.context("docs/upgrade.md describes the rollback")?;
+    bed.step("rolled back");
     Ok(())
 }
