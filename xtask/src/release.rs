@@ -54,7 +54,8 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Writes the version to all files that contain it, and moves the fragments of changelog.d into a new section of CHANGELOG.md
+    /// Writes the version to all files that contain it, moves the fragments of changelog.d into a new section of CHANGELOG.md, and lists them
+    /// in Chart.yaml
     Prepare {
         /// Version, such as 0.2.0, or 0.2.0-rc.1 for a candidate
         version: Version,
@@ -95,7 +96,7 @@ struct BuildArgs {
     /// Create only the chart, the manifests and the notes, which takes seconds
     #[arg(long)]
     without_images: bool,
-    /// Prefix of the images' names, the same as the chart's image.registry
+    /// Prefix of the images' names, and the default of image.registry in the packed chart
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     registry: String,
     /// Architectures of images and programs [default: amd64,arm64; with --draft this host's]
