@@ -21,9 +21,9 @@ pub(super) fn images(change: &Value) -> BTreeSet<String> {
 }
 
 fn images_of(object: &Value) -> Vec<String> {
-    let spec = &object["spec"];
-    let pod = if object["kind"] == "Pod" { spec } else { &spec["template"]["spec"] };
-    let lists = [&pod["initContainers"], &pod["containers"]].into_iter().filter_map(Value::as_array);
+    let pod = if object["kind"] == "Pod" { "/spec" } else { "/spec/template/spec" };
+    let list = |name| object.pointer(&format!("{pod}/{name}")).and_then(Value::as_array);
+    let lists = ["initContainers", "containers"].into_iter().filter_map(list);
     lists.flatten().map(|it| it["image"].as_str().unwrap().to_owned()).collect()
 }
 

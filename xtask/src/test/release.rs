@@ -255,7 +255,7 @@ impl Work {
     }
 }
 
-/// Returns the newest version in a list of tags. Candidates of a release are left out, because nobody upgrades from them.
+/// Returns the newest version in a list of tags. Candidates are left out, because upgrades begin at a release.
 fn last(tags: &str) -> Option<semver::Version> {
     let versions = tags.lines().filter_map(|tag| semver::Version::parse(tag.strip_prefix('v')?).ok());
     versions.filter(|version| version.pre.is_empty()).max()
