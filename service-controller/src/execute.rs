@@ -87,6 +87,7 @@ impl Executor {
             if next != NextPass::Now {
                 return Ok(next);
             }
+            self.ledger.record_done(&job.service.id.object(), action);
         }
         Ok(NextPass::Now)
     }

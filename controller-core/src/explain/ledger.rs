@@ -128,6 +128,16 @@ impl Ledger {
         }
     }
 
+    /// Removes an action from the recorded plan, because it is done. `action` has the text that it has in the plan.
+    pub fn record_done(&self, object: &Object, action: &impl Display) {
+        let done = lines(action);
+        if let Some(entry) = self.entries().get_mut(object)
+            && let Some(at) = entry.plan.iter().position(|line| done.first() == Some(line))
+        {
+            entry.plan.remove(at);
+        }
+    }
+
     /// Records what the object waits for.
     pub fn record_wait(&self, object: &Object, waits: &Waits) {
         self.note(object, Recorded::Waits, |entry| entry.wait(waits));
@@ -366,6 +376,23 @@ mod tests {
         ledger.mark_settled(&object);
         ledger.end_pass(&object);
         assert_eq!(ledger.all(), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_finished_action_leaves_the_plan() {
+        let (ledger, object) = ledger();
+        ledger.record_done(&object, &"ensure");
+        assert_eq!(ledger.all(), [], "an object without an entry stays without an entry");
+        ledger.record_plan(&object, &"add finalizer\nensure\nensure\n");
+        for (done, left) in [
+            ("add finalizer", &["ensure", "ensure"][..]),
+            ("delete", &["ensure", "ensure"]),
+            ("ensure", &["ensure"]),
+            ("ensure", &[]),
+        ] {
+            ledger.record_done(&object, &done);
+            assert_eq!(ledger.plan(&object), left, "{done}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

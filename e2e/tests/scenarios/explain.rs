@@ -60,6 +60,7 @@ async fn an_adapter_that_is_away(bed: &mut Bed) {
     all_is_settled(bed).await;
     let web = explained(bed, "service-controller", "default/web").await;
     assert_eq!((web.state, web.known, web.held), (State::Settled, true, true));
+    assert_eq!(web.plan, [""; 0], "nothing is left to do");
     assert!(web.cloud.iter().any(|it| it.contains(" ACTIVE ")), "{:?}", web.cloud);
     let a = explained(bed, "route-controller", "a").await;
     assert!(a.cloud.iter().any(|it| it.contains(" to 10.244.1.0/24 via ")), "{:?}", a.cloud);
@@ -86,7 +87,7 @@ async fn a_quota(bed: &mut Bed) {
     let full = waits(bed, "service-controller", "Service", "default/full").await;
     assert_eq!(full.reason.as_deref(), Some("VENDOR_QUOTA"));
     assert!(full.since.is_some() && full.next_try > full.since && full.attempts > 0, "{full:?}");
-    assert!(full.plan.iter().any(|line| line.starts_with("ensure ")), "{:?}", full.plan);
+    assert!(matches!(full.plan.as_slice(), [only] if only.starts_with("ensure ")), "{:?}", full.plan);
     bed.cluster.cloud.configure(&json!({ "quotas": { "load_balancers": 100 } })).await.unwrap();
     // Without a restart, the controller would retry only after five minutes.
     let controller = bed.cluster.pods.get("service-controller").unwrap();

@@ -129,7 +129,7 @@ pub struct Explanation {
     pub wanted: Vec<String>,
     /// The state in the cached listing of the cloud, as text with several lines.
     pub cloud: Vec<String>,
-    /// The last plan that had actions, one line per action.
+    /// The actions of the last plan that are not done yet, one line per action.
     pub plan: Vec<String>,
     /// What the object waits for, in the words of the Event.
     pub waits_for: Option<String>,
