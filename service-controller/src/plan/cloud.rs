@@ -1,13 +1,14 @@
 //! The adapter's reports about a load balancer: items of the watch, and answers to ensure and delete calls. They are reduced to the fields
 //! in use.
 
-use std::{fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use cloud_api_proto::v1alpha1::{
     DeleteLoadBalancerResponse, EnsureLoadBalancerResponse, Listener, LoadBalancer, LoadBalancerAddress,
     LoadBalancerCondition, LoadBalancerSpec, LoadBalancerState, PortStatus, Protocol,
     load_balancer_address::{IpMode, Value},
 };
+use jiff::Timestamp;
 
 use super::service::{Ingress, IngressPort, Transport};
 
@@ -68,6 +69,29 @@ pub(crate) struct Balancer {
     pub(crate) listeners: Vec<String>,
     /// Number of backends over all listeners. The driver decides how many backends a node needs.
     pub(crate) backends: u32,
+    pub(crate) details: Details,
+}
+
+/// What the status page shows of a load balancer, and no plan depends on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Details {
+    pub(crate) name: String,
+    /// Time of the creation. `None`: the adapter does not report it.
+    pub(crate) created_at: Option<Timestamp>,
+    /// The vendor's IDs of the parts, by kind, such as `listener/tcp/443`.
+    pub(crate) parts: BTreeMap<String, String>,
+}
+
+impl From<&LoadBalancer> for Details {
+    fn from(item: &LoadBalancer) -> Self {
+        let ids = item.vendor_ids.iter().flat_map(|it| &it.ids);
+        let created_at = item.created_at.and_then(|at| Timestamp::new(at.seconds, at.nanos).ok());
+        Self {
+            name: item.name.clone(),
+            created_at,
+            parts: ids.map(|(kind, id)| (kind.clone(), id.clone())).collect(),
+        }
+    }
 }
 
 impl From<&LoadBalancer> for Balancer {
@@ -79,6 +103,7 @@ impl From<&LoadBalancer> for Balancer {
             ingress: ingress(&item.addresses),
             listeners: sorted(item.listeners.clone()),
             backends: item.backends,
+            details: item.into(),
         }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) fn family_of(service: &Service, seen: Option<&[Balancer]>) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::cloud::State;
+    use crate::plan::cloud::{Details, State};
 
     fn ingress(addresses: &[&str]) -> Vec<Ingress> {
         let one = |ip: &&str| Ingress { ip: Some((*ip).to_owned()), ..Ingress::default() };
@@ -56,6 +56,7 @@ mod tests {
                 ingress: ingress(shown),
                 listeners: Vec::new(),
                 backends: 0,
+                details: Details::default(),
             };
             let service =
                 Service { families: families.to_vec(), ingress: ingress(status), ..Service::default() };

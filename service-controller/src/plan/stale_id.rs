@@ -51,7 +51,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::plan::compat::{Compat, Translation, translate};
+    use crate::plan::{
+        cloud::Details,
+        compat::{Compat, Translation, translate},
+    };
 
     fn service(annotations: &[(&str, &str)]) -> Service {
         let given = annotations.iter().map(|&(key, value)| (key.to_owned(), value.to_owned()));
@@ -67,6 +70,7 @@ mod tests {
             ingress: Vec::new(),
             listeners: Vec::new(),
             backends: 0,
+            details: Details::default(),
         }
     }
 

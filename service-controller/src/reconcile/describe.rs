@@ -1,5 +1,8 @@
 //! Describes the state of a Service from the caches at the time of the request.
 
+mod balancer;
+mod fields;
+
 use controller_core::{
     events::bounded,
     explain::{Describe, Object, ObjectKey as _, Seen, report::Orphan},
@@ -7,12 +10,12 @@ use controller_core::{
 };
 use jiff::Timestamp;
 
+use self::{balancer::balancer, fields::fields};
 use super::Reconciler;
 use crate::{
     events::matches_none,
     plan::{
         annotations::settings::Settings,
-        cloud::{Balancer, State},
         left_over::Release,
         service::{Class, Port, Role, Service, ServiceId},
         validated::Validated,
@@ -44,7 +47,7 @@ impl Describe for Reconciler {
     fn describe(&self, object: &Object) -> Seen {
         let id = ServiceId::of(object);
         let cloud = match self.mirrors.balancers(&id.uid) {
-            Some(all) => all.iter().map(balancer).collect(),
+            Some(all) => all.iter().flat_map(balancer).collect(),
             None => vec!["not listed yet".to_owned()],
         };
         let service = self.mirrors.service(&id);
@@ -82,7 +85,8 @@ impl Reconciler {
         match service.role() {
             Role::Wanted => {
                 let (settings, _refusals) = Settings::of(service, &self.mirrors.reading.defaults);
-                let settings = settings.lines().into_iter().map(|line| bounded(&line, LINE_MAX));
+                let settings = fields(service).into_iter().chain(settings.lines());
+                let settings = settings.map(|line| bounded(&line, LINE_MAX));
                 [listeners(&service.ports)].into_iter().chain(settings).chain(self.nodes(service)).collect()
             }
             Role::Cleanup => vec!["no load balancer".to_owned()],
@@ -114,34 +118,14 @@ impl Reconciler {
 }
 
 fn listeners(ports: &[Port]) -> String {
-    let word = |it: &Port| match it.node_port {
-        0 => format!("{} {}", it.transport, it.port),
-        node_port => format!("{} {} -> {node_port}", it.transport, it.port),
+    let word = |it: &Port| {
+        let target = if it.node_port == 0 { String::new() } else { format!(" -> {}", it.node_port) };
+        let app = &it.app_protocol;
+        let app = if app.is_empty() { String::new() } else { format!(" (appProtocol {app})") };
+        format!("{} {}{target}{app}", it.transport, it.port)
     };
     let words: Vec<String> = ports.iter().map(word).collect();
     format!("{}: {}", count(words.len(), "listener"), words.join(", "))
-}
-
-fn balancer(it: &Balancer) -> String {
-    let mut line = format!("{} {}", it.vendor_id, state(it.state));
-    for address in &it.ingress {
-        line = format!("{line} {address}");
-    }
-    line = format!("{line}, {}", count(usize::try_from(it.backends).unwrap_or(usize::MAX), "backend"));
-    if it.listeners.is_empty() { line } else { format!("{line}, {}", it.listeners.join(" ")) }
-}
-
-/// Returns the name of the state as in the contract.
-const fn state(state: State) -> &'static str {
-    match state {
-        State::Unknown => "UNKNOWN",
-        State::Pending => "PENDING",
-        State::Active => "ACTIVE",
-        State::Degraded => "DEGRADED",
-        State::Error => "ERROR",
-        State::Deleting => "DELETING",
-        State::Absent => "ABSENT",
-    }
 }
 
 fn count(number: usize, what: &str) -> String {

@@ -39,7 +39,7 @@ async fn explain_shows_settled_service() {
     let seen = world.explained("web");
     assert_eq!((seen.state, seen.known, seen.held, seen.since), (State::Settled, true, true, None));
     assert_eq!(seen.wanted, ["1 listener: TCP 80 -> 30080", "2 nodes"]);
-    assert_eq!(seen.cloud, ["lb-uid-web ACTIVE 203.0.113.1, 2 backends, tcp/80"]);
+    assert_eq!(seen.cloud, ["lb-uid-web ACTIVE 203.0.113.1, 2 backends, tcp/80", "  name lb-uid-web"]);
     assert_eq!((seen.plan, seen.waits_for, seen.attempts), (vec![], None, 0));
     assert!(world.unsettled().is_empty());
     let none = world.explained("other");
@@ -64,6 +64,48 @@ async fn explain_shows_annotation_settings() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn explain_shows_settings_of_the_spec() {
+    let world = World::start().await;
+    world.service(service("web").port(80).annotation("lb.cloudadapter.dev/internal", "true"));
+    world.change("web", |it| {
+        let spec = it.spec.as_mut().unwrap();
+        spec.ports.as_mut().unwrap()[0].app_protocol = Some("kubernetes.io/h2c".to_owned());
+        spec.external_traffic_policy = Some("Local".to_owned());
+        spec.health_check_node_port = Some(32_000);
+        spec.load_balancer_source_ranges = Some(vec!["10.0.0.0/8".to_owned(); 50]);
+    });
+    world.quiet().await;
+    let wanted = world.explained("web").wanted;
+    assert_eq!(
+        wanted[..3],
+        [
+            "1 listener: TCP 80 -> 30080 (appProtocol kubernetes.io/h2c)",
+            "spec.externalTrafficPolicy: Local",
+            "spec.healthCheckNodePort: 32000"
+        ]
+    );
+    assert!(wanted[3].starts_with("spec.loadBalancerSourceRanges: 10.0.0.0/8, 10."), "{wanted:?}");
+    assert_eq!(wanted[3].chars().count(), 200);
+    assert_eq!(wanted[4], "annotation lb.cloudadapter.dev/internal: true");
+}
+
+/// The finalizer is written, and the adapter has not answered the next step yet.
+#[tokio::test(start_paused = true)]
+async fn finished_steps_are_not_in_the_plan() {
+    let world = World::start().await;
+    world.cloud.edit(|state| state.slow.extend([("EnsureLoadBalancer", 20 * SECOND)]));
+    world.service(service("web").port(80));
+    world.eventually("the finalizer is written", |world| !world.finalizers("web").is_empty()).await;
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(world.explained("web").plan, ["ensure (not active yet, no nodes)"]);
+    world.cloud.edit(|state| state.slow.clear());
+    world.eventually_ingress_of("web").await;
+    world.quiet().await;
+    let seen = world.explained("web");
+    assert_eq!((seen.state, seen.plan), (State::Settled, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn explain_uses_event_text_of_refusal() {
     let world = World::start().await;
     let full = || AdapterError::new(Reason::VendorQuota, "50 load balancers");
@@ -77,7 +119,7 @@ async fn explain_uses_event_text_of_refusal() {
     let seen = world.explained("web");
     assert_eq!(seen.waits_for, world.event_message("web", "SyncLoadBalancerFailed"));
     assert_eq!((seen.state, seen.reason.as_deref()), (State::Waiting, Some("VENDOR_QUOTA")));
-    assert_eq!(seen.plan.last().map(String::as_str), Some("ensure (not active yet, no nodes)"));
+    assert_eq!(seen.plan, ["ensure (not active yet, no nodes)"]);
     assert_eq!(world.unsettled(), ["default/web"]);
     let attempts = seen.attempts;
     let (since, next) =

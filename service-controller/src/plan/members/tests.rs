@@ -6,7 +6,7 @@ use super::{
     super::{
         annotations::{keys::PREFIX, settings::Defaults},
         bounds::Bounds,
-        cloud::State,
+        cloud::{Details, State},
         features::{Features, name},
         memory::Memory,
         service::{Kind, Port, Transport},
@@ -50,6 +50,7 @@ fn shown(listeners: &[&str], backends: u32) -> Vec<Balancer> {
         ingress: Vec::new(),
         listeners: listeners.iter().map(|&it| it.to_owned()).collect(),
         backends,
+        details: Details::default(),
     }]
 }
 

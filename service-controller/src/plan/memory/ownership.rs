@@ -81,7 +81,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::plan::{Operation, cloud::Removal, service::Ingress};
+    use crate::plan::{
+        Operation,
+        cloud::{Details, Removal},
+        service::Ingress,
+    };
 
     const NOW: Duration = Duration::ZERO;
     const REMOVING: State = State::Removing { missing_since: None };
@@ -94,6 +98,7 @@ mod tests {
             ingress: vec![Ingress { ip: Some(ip.to_owned()), ..Ingress::default() }],
             listeners: Vec::new(),
             backends: 1,
+            details: Details::default(),
         }]
     }
 

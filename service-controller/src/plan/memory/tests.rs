@@ -7,7 +7,7 @@ use cloud_api_proto::v1alpha1::{LoadBalancerSpec, Recreate};
 use super::*;
 use crate::plan::{
     Operation, Why,
-    cloud::{EnsureResult, Removal, State, WriteFailure},
+    cloud::{Details, EnsureResult, Removal, State, WriteFailure},
     features::name,
     service::{Class, FamilyPolicy},
     spec::Takeover,
@@ -312,6 +312,7 @@ fn shown(backends: u32) -> Vec<Balancer> {
         ingress: Vec::new(),
         listeners: Vec::new(),
         backends,
+        details: Details::default(),
     }]
 }
 

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, time::Duration};
 use super::*;
 use crate::plan::{
     annotations::keys::PREFIX,
-    cloud::{EnsureResult, Removal, listeners},
+    cloud::{Details, EnsureResult, Removal, listeners},
     features::name,
     memory::{Event, NextPass},
     service::{Family, Kind, Port, Transport},
@@ -394,6 +394,7 @@ impl World {
             ingress: ingress.clone(),
             listeners: listeners(&ask.spec),
             backends: 2,
+            details: Details::default(),
         }];
         let steps = if unchanged { 0 } else { 3 };
         EnsureResult {

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::plan::{
+    cloud::Details,
     memory::Memory,
     spec::{Shape, Takeover},
     status::Shown,
@@ -55,6 +56,7 @@ fn shown() -> Vec<Balancer> {
         ingress: Vec::new(),
         listeners: Vec::new(),
         backends: 2,
+        details: Details::default(),
     }]
 }
 
