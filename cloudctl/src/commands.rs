@@ -1,14 +1,14 @@
 //! The commands, with their flags.
 
-use clap::{Args as _, CommandFactory as _, Parser, Subcommand, ValueEnum as _};
+use clap::{Args as _, CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::{
     check::CheckArgs, explain::ExplainArgs, limits::LimitsArgs, options::Common, orphans::OrphansArgs,
-    output::Format, session::Usage,
+    output::Format, session::Usage, version::VersionArgs,
 };
 
-pub(crate) const EXAMPLES: &str = "Examples:
+const EXAMPLES: &str = "Examples:
   The status, and the holders of shards:
     cloudctl status
   Whether the cluster is ready for an installation, and later whether everything works:
@@ -29,15 +29,20 @@ Exit codes:
 
 Use \"cloudctl options\" for a list of options that all commands accept.";
 
+/// The name of the program.
+pub(crate) const NAME: &str = "cloudctl";
 /// The end of each command's help.
 const COMMON: &str = "Use \"cloudctl options\" for a list of options that all commands accept.";
 /// The command that lists the common options.
 const OPTIONS: &str = "options";
+const EXPLAIN: &str = "explain";
+/// The usage of `explain`, whose two forms clap cannot derive.
+const USAGE: &str = "cloudctl explain (TYPE NAME | TYPE/NAME)";
 
 /// Shows what the cloud controllers and their adapter do. Reads their status pages and objects in the cluster, and has no access to the
 /// cloud.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "cloudctl", version, after_help = EXAMPLES)]
+#[command(name = NAME, version)]
 pub(crate) struct Options {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -64,9 +69,12 @@ pub(crate) enum Command {
     Clusters,
     /// Simulate the effect of limits on vendor calls
     Limits(LimitsArgs),
+    /// Print the version of cloudctl, and the versions of the adapter and the controllers
+    Version(VersionArgs),
     /// Print the options that all commands accept
     Options,
     /// Print the completion script of a shell: source <(cloudctl completions bash)
+    #[command(visible_alias = "completion")]
     Completions {
         /// Name of the shell
         shell: Shell,
@@ -74,29 +82,29 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    fn formats(&self) -> &'static [Format] {
-        const WIDE: &[Format] = &[Format::Table, Format::Wide, Format::Json, Format::Yaml];
-        const NAME: &[Format] = &[Format::Table, Format::Name, Format::Json, Format::Yaml];
+    /// Whether the report is about objects or processes with names, which `-o name` prints.
+    const fn has_names(&self) -> bool {
         match self {
-            Self::Status | Self::Explain(_) | Self::Adopt => WIDE,
-            Self::Plan | Self::Clusters => NAME,
-            Self::Orphans(args) if !args.delete => NAME,
-            Self::Check(_) | Self::Orphans(_) | Self::Limits(_) => {
-                &[Format::Table, Format::Json, Format::Yaml]
-            }
-            Self::Options | Self::Completions { .. } => Format::value_variants(),
+            Self::Check(_) | Self::Limits(_) | Self::Version(_) => false,
+            Self::Status
+            | Self::Explain(_)
+            | Self::Plan
+            | Self::Adopt
+            | Self::Orphans(_)
+            | Self::Clusters
+            | Self::Options
+            | Self::Completions { .. } => true,
         }
     }
 
     /// Refuses common options that make no sense for this command.
     pub(crate) fn check(&self, common: &Common) -> Result<(), Usage> {
-        let formats = self.formats();
-        let word = |it: &Format| it.to_possible_value().map(|it| it.get_name().to_owned());
-        if !formats.contains(&common.output) {
-            let known: Vec<String> = formats.iter().filter_map(word).collect();
-            let asked = word(&common.output).unwrap_or_default();
-            let known = known.join(", ");
-            return Err(Usage(format!("invalid output format '{asked}': this command prints {known}")));
+        if common.output == Format::Name && !self.has_names() {
+            return Err(Usage(
+                "invalid output format 'name': the report of this command contains no names of objects: use table, \
+                 wide, json or yaml"
+                    .to_owned(),
+            ));
         }
         if common.namespace.is_some() && !matches!(self, Self::Explain(_)) {
             return Err(Usage(
@@ -109,11 +117,21 @@ impl Command {
     }
 }
 
-/// Returns the command line. Only the help of `options` lists the common options.
-pub(crate) fn command() -> clap::Command {
-    let all = |it: clap::Command| Common::augment_args(it).mut_args(|arg| arg.hide(false).global(false));
-    Options::command()
-        .mut_subcommands(|it| if it.get_name() == OPTIONS { all(it) } else { it.after_help(COMMON) })
+/// Returns the command line. Only the help of `options` lists the common options. `called`: how users call the program, such as `kubectl
+/// cloud`, which the help shows.
+pub(crate) fn command(called: &str) -> clap::Command {
+    let named = |text: &str| text.replace("cloudctl ", &format!("{called} "));
+    let common = named(COMMON);
+    let all = |it: clap::Command| {
+        let about = it.get_about().cloned().unwrap_or_default();
+        Common::augment_args(it).about(about).mut_args(|arg| arg.hide(false).global(false))
+    };
+    let helped = |it: clap::Command| match it.get_name() {
+        OPTIONS => all(it),
+        EXPLAIN => it.after_help(&common).override_usage(named(USAGE)),
+        _ => it.after_help(&common).mut_subcommands(|it| it.after_help(&common)),
+    };
+    Options::command().bin_name(called).after_help(named(EXAMPLES)).mut_subcommands(helped)
 }
 
 pub(crate) fn common_options() -> String {
@@ -128,8 +146,8 @@ mod tests {
 
     #[test]
     fn flags_are_consistent_and_documented() {
-        command().debug_assert();
-        let help = command().render_help().to_string();
+        command(NAME).debug_assert();
+        let help = command(NAME).render_help().to_string();
         for text in ["cloudctl explain svc/web -n default", "Exit codes", "cloudctl options"] {
             assert!(help.contains(text), "{text}: {help}");
         }
@@ -138,7 +156,7 @@ mod tests {
     #[test]
     fn common_options_are_listed_once() {
         let listed = common_options();
-        let mut command = command();
+        let mut command = command(NAME);
         command.build();
         for subcommand in command.get_subcommands_mut() {
             let help = subcommand.render_help().to_string();

@@ -101,11 +101,11 @@ fn help(text: Option<&clap::builder::StyledStr>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::command;
+    use crate::commands::{NAME, command};
 
     /// Returns the candidates without their help, and the directive.
     fn next(words: &[&str]) -> Vec<String> {
-        let text = complete(command(), words);
+        let text = complete(command(NAME), words);
         text.lines().map(|line| line.split('\t').next().unwrap_or_default().to_owned()).collect()
     }
 
@@ -141,6 +141,6 @@ mod tests {
             assert_eq!(next(words), expected, "{words:?}");
         }
         assert!(next(&[""]).len() > 8 && next(&[]) == next(&[""]));
-        assert!(complete(command(), &["ado"]).starts_with("adopt\tShow what another"));
+        assert!(complete(command(NAME), &["ado"]).starts_with("adopt\tShow what another"));
     }
 }

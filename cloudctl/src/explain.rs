@@ -100,6 +100,10 @@ pub(crate) async fn read(
             }
         }
     }
+    // A list of names has no place for the cause.
+    if common.output == Format::Name && !report.is_known() {
+        session.missing.extend(report.unknown.clone().map(|why| Missing::new(object.to_string(), why)));
+    }
     report.missing = session.lacks();
     Ok(report)
 }
@@ -166,7 +170,9 @@ fn serves_nothing(page: &Explanation) -> Option<String> {
     if page.cloud.is_empty() {
         return Some("the cloud lists no load balancer of this Service".to_owned());
     }
-    let mut backends = page.cloud.iter().filter(|it| it.contains(" backend")).peekable();
+    // Details of a load balancer are indented.
+    let balancers = page.cloud.iter().filter(|it| !it.starts_with(' '));
+    let mut backends = balancers.filter(|it| it.contains(" backend")).peekable();
     let none = backends.peek().is_some() && backends.all(|it| it.contains(", 0 backends"));
     none.then(|| "its load balancer has no backends".to_owned())
 }

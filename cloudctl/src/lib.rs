@@ -35,6 +35,7 @@ mod program;
 mod release;
 mod session;
 mod status;
+mod version;
 mod words;
 
 pub use self::{
@@ -48,4 +49,5 @@ pub use self::{
     plan::{PlanReport, Planned, Planner, Price},
     program::run,
     status::{ProcessReport, Shard, StatusReport},
+    version::{ProcessVersion, VersionReport},
 };

@@ -55,6 +55,11 @@ pub struct ObjectEvent {
     pub message: String,
 }
 
+/// Returns the name of an object in the form that `explain` accepts: `service/NAMESPACE/NAME` or `node/NAME`.
+pub(crate) fn typed_name(kind: &str, key: &str) -> String {
+    format!("{}/{key}", kind.to_lowercase())
+}
+
 /// Parses the name of an object.
 pub(crate) fn name(text: &str) -> Result<String, String> {
     let fine = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');

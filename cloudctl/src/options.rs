@@ -47,14 +47,14 @@ impl Common {
     }
 }
 
-/// Parses the name of a namespace, a DNS label.
+/// Parses the name of a namespace or a release, a DNS label.
 fn label(text: &str) -> Result<String, String> {
     let fine = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let ends = text.starts_with('-') || text.ends_with('-');
     if (1..=63).contains(&text.len()) && text.bytes().all(fine) && !ends {
         return Ok(text.to_owned());
     }
-    Err("a namespace consists of at most 63 lower case letters, digits and dashes, without dashes at its ends"
+    Err("a name consists of at most 63 lower case letters, digits and dashes, without dashes at its ends"
         .to_owned())
 }
 

@@ -57,7 +57,7 @@ pub(crate) trait Report: Serialize {
     /// Writes the human-readable form. The caller adds the list of what could not be read.
     fn show(&self, paper: &mut TextOutput);
 
-    /// The names for `-o name`, as `explain` or another command accepts them.
+    /// The names for `-o name`, as `explain` or another command accepts them. Empty for a report without names.
     fn names(&self) -> Vec<String> {
         Vec::new()
     }

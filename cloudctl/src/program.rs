@@ -1,30 +1,39 @@
 //! The program: parses flags, prints the report, and sets the exit code.
 
-use std::{ffi::OsString, future::pending, path::Path, process::ExitCode};
+use std::{
+    ffi::{OsStr, OsString},
+    future::pending,
+    path::Path,
+    process::ExitCode,
+};
 
 use anyhow::Context as _;
-use clap::{CommandFactory as _, FromArgMatches as _};
+use clap::{
+    CommandFactory as _, FromArgMatches as _,
+    builder::StyledStr,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 use clap_complete::Shell;
 use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     adopt, check, clusters,
-    commands::{Command, EXAMPLES, Options, command, common_options},
+    commands::{Command, NAME, Options, command, common_options},
     complete, explain,
     orphans::{self, OrphansArgs},
     output::{self, Report, say},
     plan,
     session::Usage,
-    status,
+    status, version,
 };
 
 /// Exit code for a wrong flag or argument.
 const WRONG_USAGE: u8 = 2;
 /// Exit code after an interruption: by convention 128 plus the number of SIGINT.
 const INTERRUPTED: u8 = 130;
-/// The name by which kubectl finds the program.
-const PLUGIN: &str = "kubectl-cloud";
+/// The beginning of the names by which kubectl finds its plugins. Source: https://kubernetes.io/docs/tasks/extend-kubectl/kubectl-plugins/.
+const PLUGIN: &str = "kubectl-";
 
 /// Runs the command in the arguments.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -33,7 +42,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         && asked == complete::ASKED
     {
         let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap_or_default()).collect();
-        let printed = output::print(&complete::complete(command(), &words));
+        let printed = output::print(&complete::complete(command(NAME), &words));
         return if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let options = match parsed(&args) {
@@ -53,19 +62,30 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// If kubectl has called the program, the help shows `kubectl cloud`.
 fn parsed(args: &[OsString]) -> Result<Options, clap::Error> {
-    let mut command = command();
-    if is_plugin(args.first()) {
-        let examples = EXAMPLES.replace("cloudctl ", "kubectl cloud ");
-        command = command.bin_name("kubectl cloud").after_help(examples);
-    }
-    Options::from_arg_matches(&command.try_get_matches_from(args)?)
+    let mut command = command(&called(args.first()));
+    let matches = command.try_get_matches_from_mut(args).map_err(|error| with_commands(error, &command))?;
+    Options::from_arg_matches(&matches)
 }
 
-/// Whether the program runs under the name by which kubectl finds it. `called`: the program's name, with or without a path.
-fn is_plugin(called: Option<&OsString>) -> bool {
-    called.and_then(|it| Path::new(it).file_stem()).is_some_and(|it| it == PLUGIN)
+/// Returns how the user calls the program: `kubectl cloud` if its file is `kubectl-cloud`. `program`: the program's name, with or without a
+/// path.
+fn called(program: Option<&OsString>) -> String {
+    let name = program.and_then(|it| Path::new(it).file_stem()).and_then(OsStr::to_str);
+    let plugin = name.and_then(|it| it.strip_prefix(PLUGIN));
+    // kubectl separates words by dashes, and has underscores in place of the dashes of a word.
+    plugin.map_or_else(|| NAME.to_owned(), |it| format!("kubectl {}", it.replace('-', " ").replace('_', "-")))
+}
+
+/// Adds the list of the commands to the error about an unknown command, unless the error already names a similar command.
+fn with_commands(mut error: clap::Error, command: &clap::Command) -> clap::Error {
+    let unknown = error.kind() == ErrorKind::InvalidSubcommand;
+    if unknown && error.get(ContextKind::SuggestedSubcommand).is_none() {
+        let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+        let text = StyledStr::from(format!("the commands are {}", names.join(", ")));
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![text]));
+    }
+    error
 }
 
 fn started(options: &Options) -> anyhow::Result<ExitCode> {
@@ -96,6 +116,7 @@ async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Limits(args) => finish(options, &args.report()?),
+        Command::Version(args) => finish(options, &version::read(common, args, now).await?),
         Command::Explain(args) => finish(options, &explain::read(common, args, now).await?),
     }
 }
@@ -153,13 +174,30 @@ mod tests {
     }
 
     #[test]
-    fn the_kubectl_plugin_names_kubectl_in_its_help() {
-        let help = refused(&["/usr/bin/kubectl-cloud", "--help"]);
-        assert!(
-            help.contains("Usage: kubectl cloud") && help.contains("    kubectl cloud status\n"),
-            "{help}"
-        );
-        assert!(!help.contains("    cloudctl "), "{help}");
-        assert!(refused(&["/usr/bin/cloudctl", "--help"]).contains("Usage: cloudctl"));
+    fn the_help_names_the_command_that_the_user_knows() {
+        for (program, called) in [
+            ("/usr/bin/cloudctl", "cloudctl"),
+            ("kubectl-cloud", "kubectl cloud"),
+            ("/root/.krew/bin/kubectl-cloudctl", "kubectl cloudctl"),
+            ("kubectl-my_cloud-ctl", "kubectl my-cloud ctl"),
+        ] {
+            let help = refused(&[program, "--help"]);
+            assert!(help.contains(&format!("Usage: {called} <COMMAND>")), "{help}");
+            assert!(help.contains(&format!("    {called} status\n")), "{help}");
+            for command in [&["explain"][..], &["orphans"], &["limits", "simulate"]] {
+                let help = refused(&[&[program], command, &["--help"]].concat());
+                assert!(help.contains(&format!("Usage: {called} {} ", command.join(" "))), "{help}");
+                assert!(help.contains(&format!("Use \"{called} options\"")), "{help}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_command_lists_the_commands() {
+        let listed = "the commands are status, check, explain, ";
+        let why = refused(&["cloudctl", "get", "svc"]);
+        assert!(why.contains("unrecognized subcommand 'get'") && why.contains(listed), "{why}");
+        let why = refused(&["cloudctl", "statsu"]);
+        assert!(why.contains("'status'") && !why.contains(listed), "{why}");
     }
 }

@@ -8,7 +8,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use cloudctl::{ClustersReport, StatusReport};
+use cloudctl::{ClustersReport, StatusReport, VersionReport};
 
 /// Port 9, on which no process listens.
 const NOBODY: &str = "127.0.0.1:9";
@@ -58,11 +58,13 @@ fn wrong_usage_exits_with_2_and_names_the_fix() {
         (&["status", "--release-namespace", ""], "--release-namespace <NAME>"),
         (&["status", "--namespace", "a b"], "--namespace <NAME>"),
         (&["-n", "shop", "explain", "service", "a/mine"], "invalid namespace 'shop': the Service is a/mine"),
-        (&["explain", "pod/a"], "unknown type 'pod/a': use one of: node, service"),
+        (&["explain", "pod/a"], "unknown type 'pod': use one of: node (no), service (svc)"),
+        (&["explain", "web"], "to explain the object 'web', write svc/web or node/web"),
         (&["status", "-n", "ccm"], "--release-namespace is where the chart is installed"),
-        (&["status", "-o", "name"], "this command prints table, wide, json, yaml"),
+        (&["check", "-o", "name"], "contains no names of objects: use table, wide, json or yaml"),
+        (&["version", "-o", "name"], "contains no names of objects"),
+        (&["status", "--release", "a b"], "a name consists of"),
         (&["check", "--wait", "2"], "such as 90s"),
-        (&["plan", "-o", "wide"], "this command prints table, name, json, yaml"),
         (&["orphans", "some-uid"], "--delete"),
         (&["orphans", "--delete", "--kubeconfig", "CONFIG"], "or --all"),
         (&["orphans", "--delete", "--all", "--kubeconfig", "CONFIG"], "add --yes"),
@@ -209,6 +211,41 @@ fn yaml_output_is_valid() {
     assert_eq!((code, report.missing.len()), (1, 1), "{out}");
 }
 
+/// Without a cluster, each command reports what is missing: in the report, or on standard error if the output is a list of names.
+#[test]
+fn every_report_has_a_wide_form_and_reports_of_objects_have_names() {
+    for command in [
+        &["status"][..],
+        &["plan"],
+        &["adopt"],
+        &["orphans"],
+        &["clusters"],
+        &["explain", "svc/web"],
+        &["explain", "node/a"],
+    ] {
+        let (code, out, err) = said(&[command, &["-o", "name"]].concat());
+        assert_eq!((code, out.as_str()), (1, ""), "{command:?}: {err}");
+        assert!(err.starts_with("error: "), "{command:?}: {err}");
+        let (code, out, err) = said(&[command, &["-o", "wide"]].concat());
+        assert_eq!((code, err.as_str()), (1, ""), "{command:?}: {out}");
+        assert!(out.contains("Missing"), "{command:?}: {out}");
+    }
+    let (code, out, _) = said(&["check", "-o", "wide"]);
+    assert!(code == 1 && out.contains("Missing"), "{out}");
+}
+
+#[test]
+fn the_version_is_printed_without_a_cluster() {
+    let version = format!("cloudctl {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(said(&["version", "--client"]), (0, version.clone(), String::new()));
+    assert_eq!(said(&["--version"]), (0, version.clone(), String::new()));
+    let (code, out, _) = said(&["version"]);
+    assert!(code == 1 && out.starts_with(&version) && out.contains("Missing"), "{out}");
+    let (code, out, _) = said(&["version", "-o", "json"]);
+    let report: VersionReport = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((code, report.client.as_str()), (1, env!("CARGO_PKG_VERSION")));
+}
+
 #[test]
 fn common_options_are_printed() {
     let (code, out, _) = said(&["options"]);
@@ -220,8 +257,10 @@ fn common_options_are_printed() {
 
 #[test]
 fn completion_scripts_contain_the_commands() {
-    for shell in ["bash", "zsh", "fish"] {
-        let (code, out, _) = said(&["completions", shell]);
+    for (command, shell) in
+        [("completions", "bash"), ("completions", "zsh"), ("completions", "fish"), ("completion", "bash")]
+    {
+        let (code, out, _) = said(&[command, shell]);
         assert!(code == 0 && out.contains("orphans"), "{shell}: {out}");
     }
 }

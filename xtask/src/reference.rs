@@ -25,7 +25,7 @@ const FAMILIES: [(&str, &[&[&str]]); 5] = [
 ];
 
 /// The command lines that print help, one for each subcommand.
-const CLOUDCTL: [&[&str]; 9] = [
+const CLOUDCTL: [&[&str]; 10] = [
     &["cloudctl", "options"],
     &["cloudctl", "check"],
     &["cloudctl", "status"],
@@ -34,6 +34,7 @@ const CLOUDCTL: [&[&str]; 9] = [
     &["cloudctl", "clusters"],
     &["cloudctl", "explain"],
     &["cloudctl", "orphans"],
+    &["cloudctl", "version"],
     &["cloudctl", "limits", "simulate"],
 ];
 

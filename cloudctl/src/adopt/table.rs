@@ -1,11 +1,14 @@
 //! The human-readable report.
 
+use std::collections::BTreeSet;
+
 use super::{
     AdoptReport, Change,
     former::{LEASES, NODES, PODS, SERVICES},
 };
 use crate::{
     missing::Missing,
+    objects::typed_name,
     output::{Cell, Report, Table, TextOutput, TextStyle},
     words::{NOTHING, age, first_of, many, named},
 };
@@ -41,6 +44,13 @@ impl Report for AdoptReport {
                 paper.line(format!("  {doubt}"));
             }
         }
+    }
+
+    /// The objects that a takeover would change.
+    fn names(&self) -> Vec<String> {
+        let all = self.changes.iter().chain(&self.additions);
+        let names: BTreeSet<String> = all.map(|it| typed_name(&it.kind, &it.key)).collect();
+        names.into_iter().collect()
     }
 
     fn missing(&self) -> &[Missing] {

@@ -5,7 +5,6 @@ use std::ffi::OsStr;
 use clap::{
     Arg, Args,
     builder::{PossibleValue, TypedValueParser},
-    error::ErrorKind,
 };
 
 use crate::{
@@ -15,7 +14,6 @@ use crate::{
 
 /// Arguments of `cloudctl explain`.
 #[derive(Args, Clone, Debug)]
-#[command(override_usage = "cloudctl explain (TYPE NAME | TYPE/NAME)")]
 pub(crate) struct ExplainArgs {
     /// Type of the object: node or service; short forms and plurals, as in no/a and svc/web, are accepted
     #[arg(value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true)]
@@ -36,7 +34,8 @@ pub(super) enum Asked {
 const TYPES: [(&str, &[&str]); 2] =
     [("node", &["node", "nodes", "no"]), ("service", &["service", "services", "svc"])];
 
-/// Parses the first argument, and names the types for completion.
+/// Accepts any first argument, and names the types for completion. [`ExplainArgs::asked`] refuses unknown types, because its advice depends
+/// on the second argument.
 #[derive(Clone)]
 struct TypeParser;
 
@@ -45,23 +44,26 @@ impl TypedValueParser for TypeParser {
 
     fn parse_ref(
         &self,
-        command: &clap::Command,
+        _command: &clap::Command,
         _arg: Option<&Arg>,
         value: &OsStr,
     ) -> Result<String, clap::Error> {
-        let text = value.to_str().unwrap_or_default();
-        match type_of(text.split('/').next().unwrap_or_default()) {
-            Some(_known) => Ok(text.to_owned()),
-            None => {
-                let why = format!("unknown type '{text}': use one of: node, service\n");
-                Err(clap::Error::raw(ErrorKind::InvalidValue, why).with_cmd(command))
-            }
-        }
+        Ok(value.to_string_lossy().into_owned())
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
         Some(Box::new(TYPES.iter().map(|(name, _)| PossibleValue::new(*name))))
     }
+}
+
+/// Returns the error about an unknown type. A single word without a slash may be the name of an object whose type the user has left out.
+fn unknown_type(word: &str, is_alone: bool) -> String {
+    let meant = if is_alone && objects::name(word).is_ok() {
+        format!("; to explain the object '{word}', write svc/{word} or node/{word}")
+    } else {
+        String::new()
+    };
+    format!("unknown type '{word}': use one of: node (no), service (svc){meant}")
 }
 
 fn type_of(word: &str) -> Option<&'static str> {
@@ -72,6 +74,10 @@ fn type_of(word: &str) -> Option<&'static str> {
 impl ExplainArgs {
     /// `namespace`: the value of `-n`.
     pub(super) fn asked(&self, namespace: Option<&str>) -> Result<Asked, String> {
+        let word = self.first.split('/').next().unwrap_or_default();
+        if type_of(word).is_none() {
+            return Err(unknown_type(word, self.first == word && self.name.is_none()));
+        }
         let (word, name) = match (self.first.split_once('/'), self.name.as_deref()) {
             (Some((word, name)), None) => (word, name),
             (None, Some(name)) => (self.first.as_str(), name),
@@ -142,9 +148,13 @@ mod tests {
             (&["svc/"], None, "lower case letters"),
             (&["node", "a/b"], None, "lower case letters"),
             (&["svc", "a/web"], Some("b"), "invalid namespace 'b'"),
+            (&["foo/bar"], None, "unknown type 'foo': use one of: node (no), service (svc)"),
+            (&["foo", "bar"], None, "unknown type 'foo': use one of: node (no), service (svc)"),
+            (&["web"], None, "to explain the object 'web', write svc/web or node/web"),
         ] {
             let refused = asked(words, namespace).expect_err("is wrong");
             assert!(refused.contains(why), "{words:?}: {refused}");
+            assert!(words == ["web"] || !refused.contains("to explain the object"), "{words:?}: {refused}");
         }
     }
 }

@@ -6,6 +6,7 @@ use telemetry::report::{Explanation, State};
 use super::{ExplainReport, OfBudget};
 use crate::{
     missing::Missing,
+    objects::typed_name,
     output::{Cell, Report, Table, TextOutput, TextStyle},
     status::{ProcessReport, breaker},
     words::{NOTHING, age, duration, many, number, until},
@@ -38,6 +39,11 @@ impl Report for ExplainReport {
         if !self.events.is_empty() {
             events(self, paper);
         }
+    }
+
+    fn names(&self) -> Vec<String> {
+        let known = self.is_known().then(|| typed_name(&self.kind, &self.key));
+        known.into_iter().collect()
     }
 
     fn missing(&self) -> &[Missing] {
@@ -77,7 +83,7 @@ fn one(
     table.row(["said by".into(), shard.into()]);
     lines(&mut table, "wanted", &page.wanted);
     lines(&mut table, "cloud has", &page.cloud);
-    lines(&mut table, "plan", &page.plan);
+    lines(&mut table, "plan", &plan(page));
     if let Some(words) = page.waits_for.as_ref().or(report.serves_nothing.as_ref()) {
         table.row(["because".into(), Cell::new(TextStyle::Bad, words.as_str())]);
     }
@@ -91,6 +97,12 @@ fn one(
         table.row(["next try".into(), format!("in {}", until(now, next)).into()]);
     }
     paper.table(&table, 2);
+}
+
+/// Returns the planned actions. Only an object in sync needs none; any other object may have a plan that is not known yet.
+fn plan(page: &Explanation) -> Vec<String> {
+    let is_done = page.plan.is_empty() && page.state == State::Settled;
+    if is_done { vec!["nothing to do".to_owned()] } else { page.plan.clone() }
 }
 
 /// Adds rows for lines under a common label.

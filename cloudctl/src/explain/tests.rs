@@ -151,6 +151,11 @@ fn a_load_balancer_that_serves_nothing_is_not_well() {
             &["lb-1 ACTIVE, 0 backends"],
             "its load balancer has no backends",
         ),
+        (
+            &["1 listener: TCP 80", "2 nodes"],
+            &["lb-1 ACTIVE, 0 backends", "  name the backend of a shop"],
+            "its load balancer has no backends",
+        ),
         (&["1 listener: TCP 80", "2 nodes"], &[], "the cloud lists no load balancer of this Service"),
     ] {
         let report = of(wanted, cloud);
@@ -188,6 +193,9 @@ fn a_settled_object_shows_no_budget() {
     adapter.content.tasks.clear();
     let report = report(&web(), now(), vec![settled], vec![adapter]);
     assert!(report.is_well() && report.budget.is_none() && report.task.is_none(), "{report:#?}");
+    let text = written(&report, Format::Table, false).expect("written");
+    assert!(text.contains("\n  plan       nothing to do\n"), "{text}");
+    assert_eq!(written(&report, Format::Name, false).expect("written"), "service/default/web\n");
 }
 
 #[test]
@@ -195,6 +203,7 @@ fn an_unknown_object_is_reported() {
     let unknown = said(Component::ServiceController, "sc", &json!({ "known": false }));
     let mut report = report(&web(), now(), vec![unknown], vec![adapter()]);
     assert_eq!(report.unknown, None, "the API server is queried");
+    assert_eq!(report.names(), [""; 0]);
     report.unknown = Some("no object has this name; similar names: webs".to_owned());
     let text = written(&report, Format::Table, false).expect("written");
     assert!(

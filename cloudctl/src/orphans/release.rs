@@ -58,6 +58,11 @@ impl Report for Outcome {
         }
     }
 
+    /// The deleted load balancers.
+    fn names(&self) -> Vec<String> {
+        self.gone.clone()
+    }
+
     fn missing(&self) -> &[Missing] {
         &self.missing
     }

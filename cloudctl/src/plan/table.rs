@@ -3,6 +3,7 @@
 use super::{PlanReport, Planned, Price};
 use crate::{
     missing::Missing,
+    objects::typed_name,
     output::{Cell, Report, Table, TextOutput, TextStyle},
     words::{NOTHING, duration, many, number, or_nothing},
 };
@@ -20,11 +21,8 @@ impl Report for PlanReport {
     }
 
     fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self
-            .objects
-            .iter()
-            .map(|it| format!("{}/{}", it.what.kind.to_lowercase(), it.what.key))
-            .collect();
+        let objects = self.objects.iter();
+        let mut names: Vec<String> = objects.map(|it| typed_name(&it.what.kind, &it.what.key)).collect();
         names.dedup();
         names
     }

@@ -33,6 +33,12 @@ impl Report for StatusReport {
         }
     }
 
+    /// The replicas of the adapter and of the controllers.
+    fn names(&self) -> Vec<String> {
+        let adapters = self.adapters.iter().map(|it| it.process.clone());
+        adapters.chain(self.controllers.iter().map(|it| it.process.clone())).collect()
+    }
+
     fn missing(&self) -> &[Missing] {
         &self.missing
     }
