@@ -103,6 +103,7 @@ fn what_would_change_is_listed() {
       4 things would change
     ");
     assert!(!report.is_well());
+    assert_eq!(written(&report, Format::Name, false).expect("written"), "node/a\nservice/default/new\n");
 }
 
 #[test]

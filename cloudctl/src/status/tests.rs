@@ -70,6 +70,11 @@ fn whole() -> StatusReport {
 }
 
 #[test]
+fn the_names_are_those_of_the_replicas() {
+    assert_eq!(whole().names(), ["ca-1", "sc-1"]);
+}
+
+#[test]
 fn a_namespace_without_controller_leases_is_reported() {
     let held = json!({ "holderIdentity": "it", "renewTime": "2026-01-02T03:04:03.000000Z" });
     let of = |name| shards(&Release::within("nope"), &[], &[lease(name, &held)], now());

@@ -14,6 +14,8 @@ const AFFINITY_SECONDS: u32 = 10_800;
 pub(super) fn fields(service: &Service) -> Vec<String> {
     let families = (service.families != [Family::V4]).then(|| joined(&service.families));
     let policy = match service.family_policy {
+        // The API server allows a second family only with this policy. With a single family, the policy changes nothing.
+        FamilyPolicy::OneWillDo if service.families.len() > 1 => Some("PreferDualStack".to_owned()),
         FamilyPolicy::OneWillDo => None,
         FamilyPolicy::BothRequired => Some("RequireDualStack".to_owned()),
     };
@@ -70,6 +72,8 @@ mod tests {
     #[test]
     fn defaults_are_left_out() {
         assert_eq!(fields(&plain()), [""; 0]);
+        let both = Service { families: vec![Family::V4, Family::V6], ..Service::default() };
+        assert_eq!(fields(&both), ["spec.ipFamilies: IPv4, IPv6", "spec.ipFamilyPolicy: PreferDualStack"]);
         let affinity = Affinity::ClientIp { timeout_seconds: Some(AFFINITY_SECONDS) };
         assert_eq!(fields(&Service { affinity, ..plain() }), ["spec.sessionAffinity: ClientIP"]);
     }
