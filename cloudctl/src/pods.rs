@@ -34,13 +34,13 @@ fn of_pod(status: &PodStatus) -> Option<Stopped> {
         Some(it) => (it.reason.as_deref(), it.message.as_deref()),
         None => (status.reason.as_deref(), status.message.as_deref()),
     };
-    Some(of_reason(reason?, first_line(message)))
+    Some(of_reason(reason?, &first_line(message)))
 }
 
 fn of_container(status: &ContainerStatus) -> Option<Stopped> {
     let state = status.state.as_ref()?;
     if let Some(ended) = &state.terminated {
-        return (ended.exit_code != 0).then(|| of_reason("Terminated", exit(ended)));
+        return (ended.exit_code != 0).then(|| of_reason("Terminated", &exit(ended)));
     }
     let waiting = state.waiting.as_ref()?;
     let last = |state: &ContainerState| state.terminated.as_ref().map(exit);
@@ -50,7 +50,7 @@ fn of_container(status: &ContainerStatus) -> Option<Stopped> {
         Some(text) => text,
         None => first_line(waiting.message.as_deref()),
     };
-    Some(of_reason(reason, text))
+    Some(of_reason(reason, &text))
 }
 
 /// The message of a container that ended is the end of its log, because the chart sets `terminationMessagePolicy`. Its last line has the cause.
@@ -68,7 +68,7 @@ fn of_log(line: &str) -> String {
     text("error").or_else(|| text("message")).map_or_else(|| line.to_string(), str::to_owned)
 }
 
-fn of_reason(reason: &str, text: String) -> Stopped {
+fn of_reason(reason: &str, text: &str) -> Stopped {
     let text = if text.is_empty() { reason.to_owned() } else { format!("{reason}: {text}") };
     Stopped { text, hint: hint(reason) }
 }

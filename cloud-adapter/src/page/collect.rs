@@ -310,8 +310,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn trouble_of_the_leader_has_a_reason() {
-        let sources = sources();
-        let (replica, health) = (sources.rpc.replica.clone(), sources.rpc.health.clone());
+        let (mut sources, health) = (sources(), watch::Sender::new(None));
+        sources.rpc.health = health.subscribe();
+        let replica = sources.rpc.replica.clone();
         let (page, _keep) = Page::of(sources);
         let trouble = |page: &Page| (page.status().trouble, page.status().trouble_reason);
         health.send_replace(Some(VendorError::new(Fault::Unavailable, "no answer")));
