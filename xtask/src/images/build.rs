@@ -93,7 +93,6 @@ pub(crate) fn binary(image: &Image, arch: Arch, what_for: Use) -> anyhow::Result
         (target.as_path(), "/target"),
         (std.as_path(), std_name.as_str()),
     ];
-    let upper = arch.target().to_uppercase().replace('-', "_");
     let mut command = Command::new(cargo::program());
     // Settings of the user's shell must not influence programs that are published.
     for (name, _) in env::vars_os().filter(|(name, _)| changes_what_is_built(&name.to_string_lossy())) {
@@ -105,9 +104,8 @@ pub(crate) fn binary(image: &Image, arch: Arch, what_for: Use) -> anyhow::Result
         .args(["--target", arch.target(), "--target-dir"])
         .arg(&target)
         .env("CARGO_ENCODED_RUSTFLAGS", rust_flags(&places))
-        .env(format!("CFLAGS_{}", arch.target().replace('-', "_")), c_flags(&places))
         .env("CC_SHELL_ESCAPED_FLAGS", "1")
-        .env(format!("CARGO_TARGET_{upper}_LINKER"), linker(arch))
+        .envs(compilers(&c_flags(&places)))
         .current_dir(&root)
         // Standard output must contain only the table.
         .stdout(Stdio::null())
@@ -117,6 +115,18 @@ pub(crate) fn binary(image: &Image, arch: Arch, what_for: Use) -> anyhow::Result
         bail!("{} does not build for {arch}: {status}; fix what cargo reports above", image.name);
     }
     Ok(target.join(arch.target()).join(what_for.profile()).join(image.name))
+}
+
+/// Returns the variables that name the linker and the flags for C code of each architecture. They do not depend on the architecture that is
+/// built: build scripts run on this host, and cargo compiles them, and all that depends on them, again when the host's linker changes.
+fn compilers(c_flags: &str) -> impl Iterator<Item = (String, String)> {
+    Arch::ALL.into_iter().flat_map(move |arch| {
+        let name = arch.target().replace('-', "_");
+        [
+            (format!("CFLAGS_{name}"), c_flags.to_owned()),
+            (format!("CARGO_TARGET_{}_LINKER", name.to_uppercase()), linker(arch)),
+        ]
+    })
 }
 
 /// Returns a separate target folder. With a shared folder, cargo would rebuild everything whenever the flags change.
@@ -233,9 +243,23 @@ mod tests {
 
     use super::super::about::PROGRAMS;
     use super::{
-        Arch, IMAGES, Use, c_flags, changes_what_is_built, old, repair, rust_flags, std_source, together,
-        version,
+        Arch, IMAGES, Use, c_flags, changes_what_is_built, compilers, old, repair, rust_flags, std_source,
+        together, version,
     };
+
+    #[test]
+    fn compilers_are_set_for_all_architectures() {
+        let names: Vec<_> = compilers("-g0").map(|(name, _)| name).collect();
+        assert_eq!(
+            names,
+            [
+                "CFLAGS_x86_64_unknown_linux_gnu",
+                "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER",
+                "CFLAGS_aarch64_unknown_linux_gnu",
+                "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER",
+            ]
+        );
+    }
 
     #[test]
     fn only_tests_build_several_programs_at_once() {
