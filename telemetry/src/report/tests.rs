@@ -23,6 +23,7 @@ fn adapter() -> Value {
         "leaderAddress": null,
         "scope": "account sim project demo region sim-1",
         "trouble": null,
+        "troubleReason": null,
         "configRevision": "abc",
         "budgets": [{
             "bucket": "loadbalancer", "rate": 5.0, "ceiling": 5.0, "tokens": 0.4, "queued": 37,
