@@ -3,7 +3,9 @@
 
 mod after;
 mod before;
+mod flags;
 mod releases;
+mod rights;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -82,6 +84,8 @@ pub enum CheckResult {
     Failed,
     /// The user has no permission to read what the check needs.
     Unknown,
+    /// The check needs a right that only administrators should have, and the user does not have it.
+    Skipped,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -123,6 +127,12 @@ impl About {
         };
         let hint = Some(hint.to_owned());
         Check { hint, ..self.result(CheckResult::Unknown, format!("not known: {}", why.why)) }
+    }
+
+    /// Returns a check that the user may not make. `right`: what the user may not do, such as `list Secrets`.
+    fn not_permitted(self, result: CheckResult, right: &str) -> Check {
+        let hint = Some("an administrator's `cloudctl check` checks it".to_owned());
+        Check { hint, ..self.result(result, format!("not checked, because this user may not {right}")) }
     }
 }
 

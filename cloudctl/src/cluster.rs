@@ -144,7 +144,7 @@ impl Cluster {
                 format!("{} rejects these credentials: log in again, or choose another --context", self.url),
             )),
             Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
-                Err(Missing::new(what, format!("{}: {}", status.message, rights(what))))
+                Err(Missing::forbidden(what, format!("{}: {}", status.message, rights(what))))
             }
             Ok(Err(kube::Error::Api(status))) => Err(Missing::new(what, status.message.clone())),
             Ok(Err(error @ (kube::Error::Service(_) | kube::Error::HyperError(_)))) => {

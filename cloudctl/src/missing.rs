@@ -10,11 +10,18 @@ pub struct Missing {
     pub source: String,
     /// The cause, and advice for the user.
     pub why: String,
+    /// Whether the API server refused the request because the user lacks a right.
+    #[serde(skip)]
+    pub(crate) forbidden: bool,
 }
 
 impl Missing {
     pub(crate) fn new(source: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { source: source.into(), why: why.into() }
+        Self { source: source.into(), why: why.into(), forbidden: false }
+    }
+
+    pub(crate) fn forbidden(source: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { forbidden: true, ..Self::new(source, why) }
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
     cluster::{Cluster, is_held},
     labels::component_of,
     missing::Missing,
+    options::Component,
 };
 
 /// Namespace and name of the Lease of the other cloud controller manager. Source: k8s.io/cloud-provider, `--leader-elect-resource-name`.
@@ -72,23 +73,47 @@ pub struct FormerLease {
     pub running: bool,
 }
 
+/// The signs that another cloud controller manager runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Signs {
+    pub(crate) lease: Option<FormerLease>,
+    /// Pods in `kube-system` that look like a cloud controller manager.
+    pub(crate) pods: Vec<Pod>,
+    /// What could not be read, by resource: `leases`, `pods`.
+    pub(crate) unread: Vec<(&'static str, Missing)>,
+}
+
+pub(crate) async fn signs(cluster: &Cluster, now: Timestamp) -> Signs {
+    let mut signs = Signs::default();
+    let leases: Api<Lease> = cluster.namespaced(NAMESPACE);
+    // The pod of `helm test` may list Leases, but not get them.
+    let named = ListParams::default().fields(&format!("metadata.name={NAME}"));
+    match cluster.ask(LEASES, async { leases.list(&named).await }).await {
+        Ok(found) => {
+            let found = found.items.into_iter().find(|it| it.name_any() == NAME);
+            signs.lease = found.map(|it| lease(it, now));
+        }
+        Err(why) => signs.unread.push((LEASES, why)),
+    }
+    let pods: Api<Pod> = cluster.namespaced(NAMESPACE);
+    match cluster.ask(PODS, async { pods.list(&ListParams::default()).await }).await {
+        Ok(all) => signs.pods = all.items.into_iter().filter(is_former_ccm).collect(),
+        Err(why) => signs.unread.push((PODS, why)),
+    }
+    signs
+}
+
 pub(crate) async fn read(cluster: &Cluster, now: Timestamp) -> (Former, Vec<Missing>) {
-    let (mut former, mut missing, mut unread) = (Former::default(), Vec::new(), BTreeMap::new());
+    let signs = signs(cluster, now).await;
+    let pods = signs.pods.iter().map(|it| it.name_any()).collect();
+    let mut former = Former { lease: signs.lease, pods, ..Former::default() };
+    let (mut missing, mut unread) = (Vec::new(), BTreeMap::new());
     let mut lacks = |what: &str, why: Missing| {
         unread.insert(what.to_owned(), why.why.clone());
         missing.push(why);
     };
-    let leases: Api<Lease> = cluster.namespaced(NAMESPACE);
-    match cluster.ask(LEASES, async { leases.get_opt(NAME).await }).await {
-        Ok(found) => former.lease = found.map(|it| lease(it, now)),
-        Err(why) => lacks(LEASES, why),
-    }
-    let pods: Api<Pod> = cluster.namespaced(NAMESPACE);
-    match cluster.ask(PODS, async { pods.list(&ListParams::default()).await }).await {
-        Ok(all) => {
-            former.pods = all.items.iter().filter(|it| is_former_ccm(it)).map(|it| it.name_any()).collect();
-        }
-        Err(why) => lacks(PODS, why),
+    for (what, why) in signs.unread {
+        lacks(what, why);
     }
     let services: Api<Service> = cluster.all();
     match cluster.ask(SERVICES, async { services.list(&ListParams::default()).await }).await {
@@ -115,17 +140,45 @@ fn lease(lease: Lease, now: Timestamp) -> FormerLease {
     }
 }
 
+/// The controllers of a cloud controller manager, with their current and their earlier names. Source: k8s.io/cloud-provider/names.
+const TASKS: [(Component, [&str; 2]); 4] = [
+    (Component::NodeController, ["cloud-node-controller", "cloud-node"]),
+    (Component::NodeController, ["cloud-node-lifecycle-controller", "cloud-node-lifecycle"]),
+    (Component::ServiceController, ["service-lb-controller", "service"]),
+    (Component::RouteController, ["node-route-controller", "route"]),
+];
+
+/// Whether a cloud controller manager has the task of this controller, according to its flags.
+pub(crate) fn does(pod: &Pod, component: Component) -> bool {
+    let words: Vec<&str> = words(pod).collect();
+    if component == Component::RouteController && words.contains(&"--configure-cloud-routes=false") {
+        return false;
+    }
+    let Some(list) = words.iter().find_map(|it| it.strip_prefix("--controllers=")) else { return true };
+    let list: Vec<&str> = list.split(',').collect();
+    let disabled = |name: &&str| list.iter().any(|it| it.strip_prefix('-') == Some(*name));
+    let runs = |names: &[&str; 2]| {
+        let named = names.iter().any(|it| list.contains(it));
+        named || (list.contains(&"*") && !names.iter().any(|it| disabled(&it)))
+    };
+    TASKS.iter().any(|(of, names)| *of == component && runs(names))
+}
+
+fn words(pod: &Pod) -> impl Iterator<Item = &str> {
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    containers.flat_map(|it| it.command.iter().chain(&it.args).flatten()).map(String::as_str)
+}
+
 /// Whether a pod looks like the former cloud controller manager, by its image, its program or its cloud provider.
 fn is_former_ccm(pod: &Pod) -> bool {
     if component_of(pod).is_some() {
         return false;
     }
-    let containers = || pod.spec.iter().flat_map(|spec| &spec.containers);
-    if containers().filter_map(|it| it.image.as_ref()).any(|image| image.contains(NAME)) {
+    let mut containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    if containers.any(|it| it.image.as_ref().is_some_and(|image| image.contains(NAME))) {
         return true;
     }
-    let mut words = containers().flat_map(|it| it.command.iter().chain(&it.args).flatten());
-    words.any(|word| {
+    words(pod).any(|word| {
         let of_cloud = word.strip_prefix("--cloud-provider=");
         of_cloud.is_some_and(|cloud| cloud != "external" && !cloud.is_empty()) || word.ends_with(NAME)
     })
@@ -179,6 +232,25 @@ mod tests {
         assert!(is_former_ccm(&serde_json::from_value(by_image).expect("a pod")));
         assert!(!is_former_ccm(&pod("kcm", &["kube-controller-manager"], &["--cloud-provider=external"])));
         assert!(!is_former_ccm(&pod("cloud-adapter", &[], &["--cloud-provider=openstack"])));
+    }
+
+    #[test]
+    fn the_flags_of_a_ccm_say_which_tasks_it_has() {
+        let all = [Component::NodeController, Component::ServiceController, Component::RouteController];
+        let of = |args: &[&str]| {
+            let container = json!({ "name": "it", "args": args });
+            let pod = json!({ "metadata": {}, "spec": { "containers": [container] } });
+            let pod: Pod = serde_json::from_value(pod).expect("a pod");
+            all.map(|it| does(&pod, it))
+        };
+        assert_eq!(of(&["--v=2"]), [true; 3]);
+        let nodes = "--controllers=*,-cloud-node-controller,-cloud-node-lifecycle-controller";
+        assert_eq!(of(&[nodes]), [false, true, true]);
+        assert_eq!(of(&["--controllers=*,-cloud-node-controller"]), [true; 3], "it still deletes nodes");
+        assert_eq!(of(&["--controllers=*,-service-lb-controller"]), [true, false, true]);
+        assert_eq!(of(&["--controllers=*,-service,-route"]), [true, false, false], "the earlier names");
+        assert_eq!(of(&["--controllers=node-route-controller"]), [false, false, true]);
+        assert_eq!(of(&["--configure-cloud-routes=false"]), [true, true, false]);
     }
 
     #[test]

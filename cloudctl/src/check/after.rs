@@ -1,15 +1,22 @@
 //! The checks of an installed release.
 
+pub(super) mod controllers;
 pub(super) mod deployments;
 pub(super) mod events;
 pub(super) mod objects;
+mod others;
+mod services;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use telemetry::report::{AdapterStatus, ControllerStatus};
 
+use self::controllers::Controllers;
 use super::{About, Check, CheckResult, before, releases};
 use crate::{
+    cluster::Cluster,
+    missing::Missing,
     options::Component,
     session::Session,
     status::{self, ProcessReport, StatusReport},
@@ -45,6 +52,11 @@ const HELD_BACK: About = About {
     hint: "see `cloudctl status`",
     link: "docs/troubleshoot.md#events",
 };
+const STATUS: About = About {
+    name: "`cloudctl status` reports nothing as not well",
+    hint: "see `cloudctl status`",
+    link: "docs/cloudctl.md#status",
+};
 
 /// The reasons for which the cloud does not accept the credentials.
 const REJECTED: [&str; 2] = ["VENDOR_AUTH", "VENDOR_FORBIDDEN"];
@@ -61,11 +73,29 @@ pub(super) async fn checks(session: &mut Session) -> Vec<Check> {
     }
     all.extend(of_pages(&status));
     if let Some(cluster) = &session.cluster {
-        all.push(objects::nodes(cluster, session.now).await);
-        all.extend(objects::services(cluster, &reasons(&status)).await);
+        let own = controllers::read(cluster, &session.release).await;
+        all.extend(of_nodes(cluster, own.as_ref(), session.now).await);
+        all.extend(match &own {
+            Ok(own) => services::check(cluster, &own.classes, &reasons(&status)).await,
+            Err(why) => services::unknown(why),
+        });
         all.push(events::check(cluster, &session.release, session.now).await);
     }
     all
+}
+
+/// Without a node-controller, another cloud controller manager may have the task to initialise the nodes.
+pub(super) async fn of_nodes(
+    cluster: &Cluster,
+    own: Result<&Controllers, &Missing>,
+    now: Timestamp,
+) -> Vec<Check> {
+    let [kubelets, initialised] = objects::nodes(cluster, now).await;
+    match own {
+        Ok(own) if !own.has(Component::NodeController) => vec![initialised],
+        Ok(own) => vec![others::check(cluster, own, now).await, kubelets, initialised],
+        Err(why) => vec![others::OTHERS.unknown(why), kubelets, initialised],
+    }
 }
 
 /// The checks that need only status pages and Leases.
@@ -82,7 +112,23 @@ pub(super) fn of_pages(status: &StatusReport) -> Vec<Check> {
         credentials,
         LEASES.judged(&unheld.into_iter().collect::<Vec<_>>(), format!("{} shards", status.shards.len())),
         HELD_BACK.judged(&held_back, ""),
+        troubles(status),
     ]
+}
+
+/// Names the first trouble of `cloudctl status`, such as an open breaker, a failing listing, or an object that is out of sync.
+fn troubles(status: &StatusReport) -> Check {
+    match status.troubles.as_slice() {
+        [] if status.adapters.is_empty() && status.controllers.is_empty() => {
+            let hint = Some("let cloudctl read a status page first".to_owned());
+            Check { hint, ..STATUS.result(CheckResult::Unknown, "not known: no status page was read") }
+        }
+        [] => STATUS.ok(""),
+        [only] => STATUS.result(CheckResult::Failed, only),
+        [first, more @ ..] => {
+            STATUS.result(CheckResult::Failed, format!("{first} (and {} more)", more.len()))
+        }
+    }
 }
 
 /// An adapter of another project has its own version numbers, so its version is not compared with the controllers' versions.

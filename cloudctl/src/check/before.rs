@@ -1,20 +1,15 @@
 //! The checks before an installation: the cluster, and the rights of the user.
 
-use futures::future::join_all;
 use jiff::Timestamp;
-use k8s_openapi::api::{
-    authorization::v1::SelfSubjectAccessReview,
-    core::v1::{Namespace, Node},
-};
-use kube::{
-    Api, ResourceExt as _,
-    api::{ListParams, PostParams},
-};
-use serde_json::json;
+use k8s_openapi::api::core::v1::{Namespace, Node};
+use kube::{Api, ResourceExt as _, api::ListParams};
 
-use super::{About, Check, CheckResult, releases};
+use super::{About, Check, CheckResult, releases, rights};
 use crate::{
-    adopt::{Former, former, is_uninitialised},
+    adopt::{
+        former::{self, Signs},
+        is_uninitialised,
+    },
     cluster::Cluster,
     missing::Missing,
     words::named,
@@ -24,34 +19,18 @@ use crate::{
 const OLDEST_MINOR: u32 = 33;
 /// The label with the Pod Security Standard that a namespace enforces.
 const ENFORCED: &str = "pod-security.kubernetes.io/enforce";
-/// What the chart creates: the API group, the resource, and whether it is namespaced.
-const CREATED: [(&str, &str, bool); 8] = [
-    ("rbac.authorization.k8s.io", "clusterroles", false),
-    ("rbac.authorization.k8s.io", "clusterrolebindings", false),
-    ("rbac.authorization.k8s.io", "roles", true),
-    ("rbac.authorization.k8s.io", "rolebindings", true),
-    ("apps", "deployments", true),
-    ("coordination.k8s.io", "leases", true),
-    ("", "secrets", true),
-    ("", "serviceaccounts", true),
-];
 
 pub(super) const VERSION: About = About {
     name: "the API server is Kubernetes 1.33 or later",
     hint: "upgrade the control plane",
     link: "docs/upgrade.md",
 };
-const RIGHTS: About = About {
-    name: "you may install the chart",
-    hint: "install it as cluster-admin",
-    link: "docs/install.md#3-the-chart",
-};
-const OTHERS: About = About {
+pub(super) const OTHERS: About = About {
     name: "no other cloud controller manager runs",
     hint: "stop it first, or install with dryRun=true beside it",
     link: "docs/migrate.md",
 };
-const KUBELETS: About = About {
+pub(super) const KUBELETS: About = About {
     name: "the kubelets run with --cloud-provider=external",
     hint: "set the flag, delete the Node objects and restart these kubelets",
     link: "docs/install.md#1-kubelets",
@@ -63,12 +42,12 @@ const SECURITY: About = About {
 };
 
 pub(super) async fn checks(cluster: &Cluster, namespace: &str, now: Timestamp) -> Vec<Check> {
-    let (former, _missing) = former::read(cluster, now).await;
+    let signs = former::signs(cluster, now).await;
     vec![
         version(cluster.version().await),
-        rights(cluster, namespace).await,
+        rights::check(cluster, namespace).await,
         releases::before(cluster, namespace).await,
-        others(&former),
+        others(&signs),
         kubelets(cluster).await,
         security(cluster, namespace).await,
     ]
@@ -85,50 +64,25 @@ pub(super) fn version(read: Result<(u32, u32), Missing>) -> Check {
     }
 }
 
-/// Asks the API server about each object that the chart creates.
-pub(super) async fn rights(cluster: &Cluster, namespace: &str) -> Check {
-    let api: Api<SelfSubjectAccessReview> = cluster.all();
-    let params = PostParams::default();
-    let asked = CREATED.map(|(group, resource, namespaced)| {
-        let namespace = if namespaced { namespace } else { "" };
-        let attributes =
-            json!({ "group": group, "resource": resource, "verb": "create", "namespace": namespace });
-        let review = json!({ "metadata": {}, "spec": { "resourceAttributes": attributes } });
-        let (api, params) = (&api, &params);
-        async move {
-            let review =
-                serde_json::from_value(review).map_err(|error| Missing::new(resource, error.to_string()))?;
-            let answer = cluster.ask(resource, api.create(params, &review)).await?;
-            let allowed = answer.status.is_some_and(|it| it.allowed);
-            Ok((!allowed).then(|| resource.to_owned()))
-        }
-    });
-    let answers: Result<Vec<Option<String>>, Missing> = join_all(asked).await.into_iter().collect();
-    match answers {
-        Err(why) => RIGHTS.unknown(&why),
-        Ok(refused) => {
-            let refused: Vec<String> = refused.into_iter().flatten().collect();
-            let troubles: Vec<String> = (!refused.is_empty())
-                .then(|| format!("you cannot create {}", refused.join(", ")))
-                .into_iter()
-                .collect();
-            RIGHTS.judged(&troubles, "")
-        }
+pub(super) fn others(signs: &Signs) -> Check {
+    let troubles = at_work(signs);
+    match signs.unread.first() {
+        Some((_, why)) if troubles.is_empty() => OTHERS.unknown(why),
+        _ => OTHERS.judged(&troubles, ""),
     }
 }
 
-pub(super) fn others(former: &Former) -> Check {
+/// Returns what shows that another cloud controller manager runs.
+pub(super) fn at_work(signs: &Signs) -> Vec<String> {
     let mut troubles = Vec::new();
-    if let Some(lease) = former.lease.as_ref().filter(|it| it.running) {
+    if let Some(lease) = signs.lease.as_ref().filter(|it| it.running) {
         troubles.push(format!("{} renews Lease kube-system/cloud-controller-manager", lease.holder));
     }
-    if !former.pods.is_empty() {
-        troubles.push(format!("pods in kube-system: {}", named(&former.pods)));
+    if !signs.pods.is_empty() {
+        let pods: Vec<String> = signs.pods.iter().map(|it| it.name_any()).collect();
+        troubles.push(format!("pods in kube-system: {}", named(&pods)));
     }
-    match former.unread.iter().next() {
-        Some((what, why)) if troubles.is_empty() => OTHERS.unknown(&Missing::new(what, why)),
-        _ => OTHERS.judged(&troubles, ""),
-    }
+    troubles
 }
 
 async fn kubelets(cluster: &Cluster) -> Check {

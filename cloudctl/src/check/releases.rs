@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{Api, api::ListParams};
 
-use super::{About, Check, CheckResult};
+use super::{About, Check, CheckResult, flags};
 use crate::{
     cluster::Cluster,
     labels::{component_of, is_of_chart, selector},
@@ -19,11 +19,6 @@ const RELEASES: About = About {
     hint: "uninstall one release, or disable these controllers in one (two service-controllers may run with different classes)",
     link: "helm/cloud-controllers/README.md#several-releases",
 };
-
-/// Flags of the controllers. Source: helm/cloud-controllers/templates/_controller.tpl and service-controller.yaml.
-const DRY_RUN: &str = "--dry-run=true";
-const CLASS: &str = "--load-balancer-class=";
-const NO_DEFAULT: &str = "--default-load-balancer=false";
 
 /// The objects that a controller changes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,21 +69,15 @@ fn of_deployments(all: &[Deployment]) -> Tasks {
     tasks
 }
 
-/// A controller without replicas, or in a dry run, changes nothing.
 fn of_controller(deployment: &Deployment) -> Vec<Task> {
-    let Some(spec) = &deployment.spec else { return Vec::new() };
-    let containers = spec.template.spec.iter().flat_map(|pod| &pod.containers);
-    let args: Vec<&str> = containers.flat_map(|it| it.args.iter().flatten()).map(String::as_str).collect();
-    if spec.replicas == Some(0) || args.contains(&DRY_RUN) {
+    if !flags::is_live(deployment) {
         return Vec::new();
     }
     match component_of(deployment) {
         Some(Component::NodeController) => vec![Task::Nodes],
         Some(Component::RouteController) => vec![Task::Routes],
         Some(Component::ServiceController) => {
-            let class = args.iter().find_map(|it| it.strip_prefix(CLASS)).map(str::to_owned);
-            let default = (!args.contains(&NO_DEFAULT)).then_some(None);
-            default.into_iter().chain(class.map(Some)).map(Task::Services).collect()
+            flags::classes(deployment).into_iter().map(Task::Services).collect()
         }
         Some(Component::CloudAdapter) | None => Vec::new(),
     }

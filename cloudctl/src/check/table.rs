@@ -48,6 +48,7 @@ fn line(check: &Check) -> (TextStyle, String) {
         CheckResult::Warning => (TextStyle::Warn, "warning "),
         CheckResult::Failed => (TextStyle::Bad, "FAILED  "),
         CheckResult::Unknown => (TextStyle::Dim, "unknown "),
+        CheckResult::Skipped => (TextStyle::Dim, "skipped "),
     };
     let found = if check.found.is_empty() { String::new() } else { format!(": {}", check.found) };
     let hint = check.hint.as_ref().map(|it| format!("; {it}")).unwrap_or_default();

@@ -8,11 +8,14 @@ use k8s_openapi::api::core::v1::{Event, Node};
 use serde_json::{Value, json};
 
 use super::{
-    after::{deployments, events, objects as installed},
+    after::{
+        controllers::{self, Controllers},
+        deployments, events, objects as installed,
+    },
     *,
 };
 use crate::{
-    adopt::{Former, FormerLease},
+    adopt::{FormerLease, former::Signs},
     cluster::{API_SERVER, Cluster},
     labels::{COMPONENT, INSTANCE},
     output::{Format, Report as _, written},
@@ -46,6 +49,7 @@ fn each_check_has_one_line_with_a_hint_and_a_page() {
         events::of(vec![warning("2026-01-02T03:01:00Z")], &events::starts(&[]), now()),
         before::VERSION.unknown(&Missing::new("nodes", "forbidden")),
         before::version(Err(Missing::new(API_SERVER, "no answer"))),
+        before::VERSION.not_permitted(CheckResult::Skipped, "list Secrets"),
     ];
     let report = CheckReport {
         at: now(),
@@ -62,8 +66,9 @@ fn each_check_has_one_line_with_a_hint_and_a_page() {
     warning the controllers have emitted no recent Events of type Warning: 1 × SyncLoadBalancerFailed (3m 5s ago); see kubectl get events --all-namespaces --field-selector type=Warning (docs/troubleshoot.md#events)
     unknown the API server is Kubernetes 1.33 or later: not known: forbidden; the check needs the right to read this (docs/upgrade.md)
     unknown the API server is Kubernetes 1.33 or later: not known: no answer; let the API server answer first (docs/upgrade.md)
+    skipped the API server is Kubernetes 1.33 or later: not checked, because this user may not list Secrets; an administrator's `cloudctl check` checks it (docs/upgrade.md)
 
-    6 checks: 1 failed, 1 waiting, 1 warning
+    7 checks: 1 failed, 1 waiting, 1 warning
     ");
     assert!(!report.is_well());
     let text = written(&report, Format::Json, false).expect("written");
@@ -124,11 +129,12 @@ fn an_old_api_server_and_a_strict_namespace_are_refused() {
 
 #[test]
 fn another_cloud_controller_manager_is_found() {
-    assert_eq!(before::others(&Former::default()).result, CheckResult::Ok);
+    assert_eq!(before::others(&Signs::default()).result, CheckResult::Ok);
     let lease = FormerLease { holder: "ccm-x".to_owned(), renewed: None, running: true };
-    let check = before::others(&Former { lease: Some(lease), ..Former::default() });
+    let check = before::others(&Signs { lease: Some(lease), ..Signs::default() });
     assert!(check.result == CheckResult::Failed && check.found.contains("ccm-x renews"), "{check:?}");
-    let check = before::others(&Former::unread("forbidden"));
+    let unread = vec![("leases", Missing::new("leases", "forbidden"))];
+    let check = before::others(&Signs { unread, ..Signs::default() });
     assert!(check.result == CheckResult::Unknown && check.found.contains("forbidden"), "{check:?}");
 }
 
@@ -190,32 +196,24 @@ fn nodes_may_have_the_taint_only_for_a_short_time() {
     assert_eq!(installed::of_nodes(&two[2..], now()).result, CheckResult::Ok);
 }
 
-#[test]
-fn services_without_an_address_are_counted_by_cause() {
-    let service = |name: &str, address: Option<&str>, class: Option<&str>| {
-        let ingress: Vec<Value> = address.iter().map(|ip| json!({ "ip": ip })).collect();
-        of(&json!({
-            "metadata": { "name": name, "namespace": "default" },
-            "spec": { "type": "LoadBalancer", "loadBalancerClass": class },
-            "status": { "loadBalancer": { "ingress": ingress } },
-        }))
+/// Its kubelet lacks `--cloud-provider=external`, so the node is neither marked as uninitialised nor known to the cloud.
+#[tokio::test]
+async fn a_node_without_taint_and_provider_id_fails_after_the_installation() {
+    let list = |items: &[Node]| {
+        let items = serde_json::to_value(items).expect("JSON");
+        Cluster::answering(
+            200,
+            &json!({ "kind": "List", "apiVersion": "v1", "metadata": {}, "items": items }),
+        )
     };
-    let all = [
-        service("a", Some("192.0.2.1"), None),
-        service("b", None, None),
-        service("c", None, None),
-        service("d", None, Some("x/y")),
-    ];
-    let reasons = BTreeMap::from([("default/b".to_owned(), "VENDOR_QUOTA".to_owned())]);
-    let check = installed::of_services(&all, &reasons);
-    assert_eq!(check.found, "2 of 3 Services have none: 1 × VENDOR_QUOTA, 1 × no cause is known");
-    assert_eq!(installed::of_services(&all[..1], &reasons).result, CheckResult::Ok);
-
-    let check = installed::of_endpoints(&all, &BTreeSet::from(["default/b".to_owned()]));
-    assert_eq!(check.result, CheckResult::Warning, "a Deployment may have no replicas");
-    assert_eq!(check.found, "of 1 Services with an address, these have none: 1: default/a");
-    let ready = BTreeSet::from(["default/a".to_owned()]);
-    assert_eq!(installed::of_endpoints(&all, &ready).result, CheckResult::Ok);
+    let own = |component| Controllers::of(&[controllers::tests::deployment(component, 1, &[])]);
+    let cluster = list(&[node("a", "x", Some("sim://a")), node("b", "x", None)]);
+    let found = after::of_nodes(&cluster, Ok(&own("node-controller")), now()).await;
+    let results: Vec<_> = found.iter().map(|it| it.result).collect();
+    assert_eq!(results, [CheckResult::Ok, CheckResult::Failed, CheckResult::Ok], "{found:?}");
+    assert!(found[1].found.ends_with("neither the taint nor a provider ID: 1: b"), "{found:?}");
+    let found = after::of_nodes(&cluster, Ok(&own("service-controller")), now()).await;
+    assert_eq!(found.len(), 1, "another controller initialises the nodes: {found:?}");
 }
 
 #[test]
@@ -237,7 +235,36 @@ fn pages_show_versions_leases_and_the_adapter() {
             failed("401 from the cloud"),
             failed("no holder: node-controller shard 0"),
             (CheckResult::Ok, String::new()),
+            (CheckResult::Ok, String::new()),
         ]
+    );
+}
+
+/// `cloudctl status` finds these troubles on pages; here they reach the check.
+#[test]
+fn what_status_reports_as_not_well_fails() {
+    let of_troubles = |troubles: &[&str], controllers: Value| {
+        let status: StatusReport = of(&json!({
+            "namespace": "a", "at": now(), "troubles": troubles, "missing": [], "adapters": [],
+            "controllers": controllers, "shards": [],
+        }));
+        let all = after::of_pages(&status);
+        let check = all.iter().find(|it| it.name == "`cloudctl status` reports nothing as not well");
+        let check = check.expect("the check");
+        (check.result, check.found.clone())
+    };
+    let page = json!([{ "process": "nc", "page": { "controller": "node-controller" } }]);
+    assert_eq!(of_troubles(&[], page.clone()), (CheckResult::Ok, String::new()));
+    let (breaker, long) = (
+        "cloud-adapter x: the breaker of compute is open",
+        "node-controller nc: Node a has not been in sync for 6m",
+    );
+    assert_eq!(of_troubles(&[breaker], page.clone()), (CheckResult::Failed, breaker.to_owned()));
+    let found = format!("{breaker} (and 2 more)");
+    assert_eq!(of_troubles(&[breaker, long, long], page), (CheckResult::Failed, found));
+    assert_eq!(
+        of_troubles(&[], json!([])),
+        (CheckResult::Unknown, "not known: no status page was read".to_owned())
     );
 }
 
@@ -275,7 +302,7 @@ fn an_unreachable_cloud_is_not_reported_as_wrong_credentials() {
 }
 
 #[tokio::test]
-async fn missing_cluster_roles_and_rights_are_named() {
+async fn missing_cluster_roles_are_named_and_forbidden_secrets_are_skipped() {
     let labels = json!({ INSTANCE: "ccm", COMPONENT: "node-controller", "app.kubernetes.io/part-of": "cloud-controllers" });
     let items = json!([{ "metadata": { "name": "it", "labels": labels } }]);
     let cluster = Cluster::answering(
@@ -288,9 +315,13 @@ async fn missing_cluster_roles_and_rights_are_named() {
     let no = json!({ "kind": "Status", "code": 403, "message": "no" });
     let forbidden = Cluster::answering(403, &no);
     assert_eq!(installed::cluster_roles(&forbidden, &release).await.result, CheckResult::Unknown);
-    assert_eq!(installed::authority(&forbidden, &release).await.result, CheckResult::Unknown);
-    let refused =
-        Cluster::answering(200, &json!({ "metadata": {}, "spec": {}, "status": { "allowed": false } }));
-    let check = before::rights(&refused, "a").await;
-    assert!(check.result == CheckResult::Failed && check.found.contains("clusterroles"), "{check:?}");
+    let skipped = installed::authority(&forbidden, &release).await;
+    assert_eq!(
+        (skipped.result, skipped.found.as_str(), skipped.hint.as_deref()),
+        (
+            CheckResult::Skipped,
+            "not checked, because this user may not list Secrets",
+            Some("an administrator's `cloudctl check` checks it")
+        )
+    );
 }

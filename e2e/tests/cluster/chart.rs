@@ -25,7 +25,7 @@ fn helm_test_passes_or_reports_the_cause() {
 
         let said = helm_test(bed).await?;
         ensure!(said.contains("The Service got address ") && said.contains("Succeeded"), "{said}");
-        ensure!(said.contains("13 checks: 0 failed"), "{said}");
+        ensure!(said.contains("18 checks: 0 failed"), "{said}");
         bed.step("helm test passed");
         let none = |state: &State| {
             ensure!(state.load_balancers.is_empty(), "the test leaves a load balancer");

@@ -1,25 +1,23 @@
-//! The checks that read objects of the cluster, except Deployments with their pods (`deployments`) and Events (`events`).
+//! The checks of ClusterRoles, of the Secret of the certificate authority, and of nodes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{
         apps::v1::Deployment,
-        core::v1::{Node, Secret, Service},
+        core::v1::{Node, Secret},
         rbac::v1::ClusterRole,
     },
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use kube::{Api, ResourceExt as _, api::ListParams};
-use telemetry::report::grouped;
 
-use super::super::{About, Check, CheckResult};
+use super::super::{About, Check, CheckResult, before, flags};
 use crate::{
     adopt::is_uninitialised,
     cluster::Cluster,
     labels::{component_of, is_of_chart, selector},
-    objects::endpoints,
     options::Component,
     release::Release,
     words::{age, many, named},
@@ -42,17 +40,6 @@ const NODES: About = About {
     hint: "see the Events of the nodes, and `cloudctl explain node NAME`",
     link: "docs/troubleshoot.md#nodes",
 };
-const SERVICES: About = About {
-    name: "the Services of type LoadBalancer have an address",
-    hint: "see `cloudctl explain service NAME`",
-    link: "docs/troubleshoot.md#services",
-};
-const ENDPOINTS: About = About {
-    name: "the Services with a load balancer have a ready endpoint",
-    hint: "see kubectl get endpointslices and the pods of the Service",
-    link: "docs/cloudctl.md#explain",
-};
-
 pub(in super::super) async fn cluster_roles(cluster: &Cluster, release: &Release) -> Check {
     let api: Api<ClusterRole> = cluster.all();
     let params = ListParams::default().labels(&selector());
@@ -82,15 +69,14 @@ pub(in super::super) async fn authority(cluster: &Cluster, release: &Release) ->
             deployments.items.retain(|it| is_of_chart(it) && release.has(it));
             of_secrets(&secrets.items, filled_by_adapter(&deployments.items).as_deref())
         }
+        (Err(why), _) if why.forbidden => AUTHORITY.not_permitted(CheckResult::Skipped, "list Secrets"),
         (Err(why), _) | (_, Err(why)) => AUTHORITY.unknown(&why),
     }
 }
 
 /// Returns the name of the Secret that the adapter fills, if the chart creates it.
 pub(in super::super) fn filled_by_adapter(all: &[Deployment]) -> Option<String> {
-    let pods = all.iter().filter_map(|it| it.spec.as_ref()?.template.spec.as_ref());
-    let mut args = pods.flat_map(|pod| &pod.containers).flat_map(|it| it.args.iter().flatten());
-    let secret = args.find_map(|it| it.strip_prefix(AUTHORITY_FLAG))?;
+    let secret = all.iter().flat_map(flags::args).find_map(|it| it.strip_prefix(AUTHORITY_FLAG))?;
     Some(secret.rsplit('/').next().unwrap_or(secret).to_owned())
 }
 
@@ -108,11 +94,12 @@ pub(in super::super) fn of_secrets(all: &[Secret], name: Option<&str>) -> Check 
     AUTHORITY.judged(&lacking, secret.name_any())
 }
 
-pub(in super::super) async fn nodes(cluster: &Cluster, now: Timestamp) -> Check {
+/// Checks that the kubelets wait for the node-controller, and that it initialises their nodes.
+pub(in super::super) async fn nodes(cluster: &Cluster, now: Timestamp) -> [Check; 2] {
     let api: Api<Node> = cluster.all();
     match cluster.ask("nodes", async { api.list(&ListParams::default()).await }).await {
-        Ok(nodes) => of_nodes(&nodes.items, now),
-        Err(why) => NODES.unknown(&why),
+        Ok(nodes) => [before::of_nodes(&nodes.items), of_nodes(&nodes.items, now)],
+        Err(why) => [before::KUBELETS.unknown(&why), NODES.unknown(&why)],
     }
 }
 
@@ -137,58 +124,4 @@ pub(in super::super) fn of_nodes(nodes: &[Node], now: Timestamp) -> Check {
     let found =
         format!("{waiting} {verb} to be initialised (for {}); normal for up to 2 minutes", age(now, first));
     NODES.result(CheckResult::Waiting, found)
-}
-
-pub(in super::super) async fn services(cluster: &Cluster, reasons: &BTreeMap<String, String>) -> [Check; 2] {
-    let api: Api<Service> = cluster.all();
-    match cluster.ask("services", async { api.list(&ListParams::default()).await }).await {
-        Ok(services) => {
-            let ready = endpoints::all_ready(cluster).await;
-            let ready = ready.as_ref().map(|ready| of_endpoints(&services.items, ready));
-            [of_services(&services.items, reasons), ready.unwrap_or_else(|why| ENDPOINTS.unknown(why))]
-        }
-        Err(why) => [SERVICES.unknown(&why), ENDPOINTS.unknown(&why)],
-    }
-}
-
-/// Services of type LoadBalancer. Those with a class may belong to another controller.
-fn balanced(all: &[Service]) -> Vec<&Service> {
-    let wants = |it: &&Service| {
-        let spec = it.spec.as_ref();
-        spec.is_some_and(|spec| {
-            spec.type_.as_deref() == Some("LoadBalancer") && spec.load_balancer_class.is_none()
-        })
-    };
-    all.iter().filter(wants).collect()
-}
-
-fn has_address(service: &Service) -> bool {
-    let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-    balancer.and_then(|it| it.ingress.as_ref()).is_some_and(|it| !it.is_empty())
-}
-
-fn key(service: &Service) -> String {
-    format!("{}/{}", service.namespace().unwrap_or_default(), service.name_any())
-}
-
-/// A load balancer without endpoints may be intended, for example while a Deployment has no replicas.
-pub(in super::super) fn of_endpoints(all: &[Service], ready: &BTreeSet<String>) -> Check {
-    let served: Vec<String> = balanced(all).into_iter().filter(|it| has_address(it)).map(key).collect();
-    let lacking: Vec<String> = served.iter().filter(|key| !ready.contains(*key)).cloned().collect();
-    if lacking.is_empty() {
-        return ENDPOINTS.ok(format!("{} Services", served.len()));
-    }
-    let found = format!("of {} Services with an address, these have none: {}", served.len(), named(&lacking));
-    ENDPOINTS.result(CheckResult::Warning, found)
-}
-
-/// Counts Services without an address, grouped by what they wait for.
-pub(in super::super) fn of_services(all: &[Service], reasons: &BTreeMap<String, String>) -> Check {
-    let wanted = balanced(all);
-    let lacking = wanted.iter().filter(|it| !has_address(it));
-    let causes: Vec<&str> =
-        lacking.map(|it| reasons.get(&key(it)).map_or("no cause is known", String::as_str)).collect();
-    let trouble = (!causes.is_empty())
-        .then(|| format!("{} of {} Services have none: {}", causes.len(), wanted.len(), grouped(&causes)));
-    SERVICES.judged(&trouble.into_iter().collect::<Vec<_>>(), format!("{} Services", wanted.len()))
 }
