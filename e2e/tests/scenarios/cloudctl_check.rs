@@ -153,10 +153,7 @@ async fn with_the_documented_roles(bed: &Bed) {
         eventually("the roles are in force", WITHIN, || async {
             let said = cloudctl_as(bed, &kubeconfig, &["check"]).await;
             let count = |word| said.out.lines().filter(|line| line.starts_with(word)).count();
-            ensure!(
-                (said.code, count("unknown "), count("skipped ")) == (0, unknown, skipped),
-                "{said:#?}"
-            );
+            ensure!((said.code, count("unknown "), count("skipped ")) == (0, unknown, skipped), "{said:#?}");
             Ok(())
         })
         .await

@@ -126,7 +126,11 @@ async fn commands_for_the_simulated_cloud_work() {
 #[tokio::test]
 async fn commands_that_are_not_run_have_known_flags() {
     let kubeconfig = Path::new("/dev/null");
-    let terminal = terminal(kubeconfig);
+    let mut terminal = terminal(kubeconfig);
+    // The pages set these variables in blocks that are not typed in here.
+    for (name, value) in [("REGISTRY", "registry.example"), ("VERSION", "0.1.0"), ("IP", "10.0.0.1")] {
+        terminal = terminal.with(name, value);
+    }
     for program in PROGRAMS {
         terminal.alias(program, &binaries().unwrap().join(program).display().to_string()).unwrap();
     }
