@@ -22,6 +22,47 @@ fn the_helm_test_pods_have_no_additional_rights() {
     }
 }
 
+/// A policy of the cluster may require labels, annotations and a priority class of all pods, and nodes may need tolerations: the pods of
+/// `helm test` have those of the component that they test, but no affinity to its pods.
+#[test]
+fn the_helm_test_pods_have_the_pod_values_of_their_component() {
+    let mut values = base();
+    let hook = json!({ "helm.sh/hook": "pre-install" });
+    let term =
+        json!({ "nodeSelectorTerms": [{ "matchExpressions": [{ "key": "a", "operator": "Exists" }] }] });
+    let nodes = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": term } });
+    let mut affinity = nodes.clone();
+    merge(&mut affinity, &json!({ "podAntiAffinity": {} }));
+    for key in ["adapter", "serviceController"] {
+        let own = json!({
+            "podLabels": { "team": key }, "podAnnotations": { "owner": key }, "priorityClassName": "a-class",
+            "nodeSelector": { "a-node": key }, "tolerations": [{ "key": "a-taint", "operator": "Exists" }],
+            "affinity": affinity,
+        });
+        merge(&mut values, &json!({ key: own }));
+        merge(&mut values, &json!({ key: { "podAnnotations": hook } }));
+    }
+    merge(&mut values, &json!({ "commonLabels": { "team": "common", "cost": "1" } }));
+    let objects = rendered(&values);
+    for (name, key) in
+        [("cloud-controllers-check", "adapter"), ("cloud-controllers-self-test", "serviceController")]
+    {
+        let pod = of_kind(&objects, "Pod").find(|it| it["metadata"]["name"] == name).unwrap();
+        let (metadata, spec) = (&pod["metadata"], &pod["spec"]);
+        assert_eq!([&metadata["labels"]["team"], &metadata["labels"]["cost"]], [key, "1"]);
+        assert_eq!(
+            [&metadata["annotations"]["owner"], &metadata["annotations"]["helm.sh/hook"]],
+            [key, "test"]
+        );
+        assert_eq!([&spec["priorityClassName"], &spec["nodeSelector"]["a-node"]], ["a-class", key]);
+        assert_eq!(spec["affinity"], nodes);
+        assert!(spec["tolerations"].to_string().contains("a-taint"), "{spec}");
+    }
+    let account = of_kind(&objects, "ServiceAccount").find(|it| it["metadata"]["name"] == "cloud-self-test");
+    let labels = &account.unwrap()["metadata"]["labels"];
+    assert_eq!(labels["team"], "common", "podLabels are of pods: {labels}");
+}
+
 /// Exactly these rights exist while the check runs; they include no Secret. Without a status page to read, there is no check.
 #[test]
 fn the_check_of_helm_test_only_reads() {
