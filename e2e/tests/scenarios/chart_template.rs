@@ -445,6 +445,22 @@ fn the_notes_warn_of_an_unauthenticated_adapter() {
     }
 }
 
+/// A second adapter needs a deletion first, which the notes name beside the advice. An adapter that has a standby gets no such advice.
+#[test]
+fn the_notes_name_the_deletion_before_a_standby_adapter() {
+    let delete =
+        "  kubectl --namespace b delete deployment second-cloud-adapter --cascade=foreground --wait\n";
+    for (replicas, advised) in [("single", true), ("active-standby", false)] {
+        let mut values = base();
+        merge(&mut values, &json!({ "fullnameOverride": "second", "adapter": { "replicas": replicas } }));
+        let said = helm_with(&["install", "a", "--dry-run=client", "--namespace", "b"], &values).unwrap();
+        let (_, notes) = said.split_once("\nNOTES:\n").unwrap();
+        assert_eq!(notes.contains("adapter.replicas=active-standby"), advised, "{notes}");
+        assert_eq!(notes.contains(delete), advised, "{notes}");
+        assert!(notes.contains("nodeController.replicas=2"), "{notes}");
+    }
+}
+
 /// The notes promise no initialised nodes if the simulated cloud has no instances.
 #[test]
 fn the_notes_say_whether_a_simulated_cloud_initialises_nodes() {
@@ -471,14 +487,17 @@ fn invalid_pod_values_are_refused_with_their_key() {
         ),
         (
             json!({ "routeController": { "tolerations": [{ "effect": "Never" }] } }),
-            "/routeController/tolerations/0/effect",
+            "routeController.tolerations.0.effect: invalid value \"Never\"",
         ),
         (json!({ "serviceController": { "affinity": { "node": {} } } }), "node"),
         (json!({ "adapter": { "topologySpreadConstraints": [{ "maxSkew": 1 }] } }), "topologyKey"),
         (json!({ "adapter": { "extraVolumes": [{ "emptyDir": {} }] } }), "name"),
         (json!({ "adapter": { "extraVolumeMounts": [{ "name": "a" }] } }), "mountPath"),
         (json!({ "networkPolicy": { "apiServerPorts": [] } }), "/networkPolicy/apiServerPorts"),
-        (json!({ "networkPolicy": { "apiServerPorts": ["https"] } }), "/networkPolicy/apiServerPorts/0"),
+        (
+            json!({ "networkPolicy": { "apiServerPorts": ["https"] } }),
+            "networkPolicy.apiServerPorts.0: invalid value \"https\"",
+        ),
         (json!({ "adapter": { "cache": { "instances": { "maxage": "1m" } } } }), "maxage"),
     ];
     for (change, named) in cases {

@@ -35,10 +35,14 @@ fn wrong_values() -> Vec<Wrong> {
 /// A name, values, and a part of the message.
 type Wrong = (&'static str, Value, &'static str);
 
-/// Values that the schema refuses.
+/// Values of the wrong type or format.
 fn wrong_shapes() -> Vec<Wrong> {
     vec![
-        ("a word for a number", json!({ "adapter": { "grpcPort": "many" } }), "grpcPort"),
+        (
+            "a word for a number",
+            json!({ "adapter": { "grpcPort": "many" } }),
+            "adapter.grpcPort: invalid value",
+        ),
         ("a port out of range", json!({ "nodeController": { "httpPort": 70000 } }), "httpPort"),
         (
             "an unknown inner key",
@@ -175,7 +179,7 @@ fn wrong_senses_of_controllers() -> Vec<Wrong> {
         (
             "an invalid class",
             json!({ "serviceController": { "loadBalancerClass": "a b" } }),
-            "serviceController.loadBalancerClass: \"a b\" is not a valid class",
+            "serviceController.loadBalancerClass: invalid value \"a b\"; set it to a class",
         ),
         (
             "the same name for all",

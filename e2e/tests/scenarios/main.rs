@@ -10,6 +10,7 @@ mod adapter_access;
 mod adapter_failover;
 mod admission_policy;
 mod bench;
+mod chart_formats;
 mod chart_gitops;
 mod chart_images;
 mod chart_install;

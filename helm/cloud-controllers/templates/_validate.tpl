@@ -108,54 +108,16 @@ Takes {given, known}.
 {{- $similar | uniq | toJson -}}
 {{- end }}
 
-{{/* Returns a JSON list of faults of values that do not have the format of files/formats.yaml. Takes the root. */}}
-{{- define "cloud-controllers.formatFaults" -}}
-{{- $faults := list -}}
-{{- range $rule := .Files.Get "files/formats.yaml" | fromYamlArray -}}
-{{- range $key := $rule.keys -}}
-{{- $place := dict "value" $.Values "path" (splitList "." $key) "name" "" "rule" $rule -}}
-{{- $faults = concat $faults (include "cloud-controllers.formatFaultsBelow" $place | fromJsonArray) -}}
-{{- end -}}
-{{- end -}}
-{{- toJson $faults -}}
-{{- end }}
-
-{{/* Returns the faults of one value, or of the values below it on a path. Takes {value, path, name, rule}. */}}
-{{- define "cloud-controllers.formatFaultsBelow" -}}
-{{- $faults := list -}}
-{{- $value := .value -}}
-{{- if not .path -}}
-{{- if and (kindIs "string" $value) (or $value .rule.required) (not (regexMatch (printf "^(%s)$" .rule.pattern) $value)) -}}
-{{- $shown := ternary "" (printf " %q" (trunc 200 $value)) (eq (toString .rule.secret) "true") -}}
-{{- $faults = list (printf "%s: invalid value%s; set it to %s" .name $shown .rule.says) -}}
-{{- end -}}
-{{- else -}}
-{{- $below := dict -}}
-{{- $key := first .path -}}
-{{- if kindIs "slice" $value -}}
-{{- range $index, $item := $value -}}{{- $_ := set $below (toString $index) $item -}}{{- end -}}
-{{- else if kindIs "map" $value -}}
-{{- $below = $value -}}
-{{- end -}}
-{{- range $name, $item := $below -}}
-{{- if has $key (list "*" $name) -}}
-{{- $place := dict "value" $item "path" (rest $.path) "name" (trimPrefix "." (printf "%s.%s" $.name $name)) "rule" $.rule -}}
-{{- $faults = concat $faults (include "cloud-controllers.formatFaultsBelow" $place | fromJsonArray) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- toJson $faults -}}
-{{- end }}
-
 {{/* Returns a JSON list of faults of the choice of the adapter. Takes adapter. */}}
 {{- define "cloud-controllers.kindFaults" -}}
 {{- $faults := list -}}
 {{- $choices := "openstack, external (an adapter that runs elsewhere), custom (an adapter of your own, with adapter.image), sim (a simulated cloud, to try it out)" -}}
-{{- if not .kind -}}
+{{- $kind := toString .kind -}}
+{{- if not $kind -}}
 {{- $faults = append $faults (printf "adapter.kind: has no default; set it to your cloud: %s" $choices) -}}
-{{- else if not (has .kind (list "openstack" "external" "custom" "sim")) -}}
-{{- $faults = append $faults (printf "adapter.kind: unknown adapter '%s': use one of: %s" .kind $choices) -}}
-{{- else if and (eq .kind "sim") (not .sim.notForProduction) -}}
+{{- else if not (has $kind (list "openstack" "external" "custom" "sim")) -}}
+{{- $faults = append $faults (printf "adapter.kind: unknown adapter '%s': use one of: %s" $kind $choices) -}}
+{{- else if and (eq $kind "sim") (eq (toString .sim.notForProduction) "false") -}}
 {{- $faults = append $faults "adapter.sim.notForProduction: must be true when adapter.kind is sim: the simulated cloud knows no instance of a real cluster, and its load balancers and routes exist nowhere; set it to true to try the chart out, or adapter.kind to your cloud" -}}
 {{- end -}}
 {{- toJson $faults -}}
@@ -282,11 +244,6 @@ Takes {given, known}.
 {{- $faults := list -}}
 {{- $service := .Values.serviceController -}}
 {{- $class := $service.loadBalancerClass -}}
-{{- $edge := "[A-Za-z0-9]" -}}
-{{- $classes := printf "^(%s([A-Za-z0-9.-]{0,251}%s)?/)?%s([A-Za-z0-9._-]{0,61}%s)?$" $edge $edge $edge $edge -}}
-{{- if and $class (not (regexMatch $classes $class)) -}}
-{{- $faults = append $faults (printf "serviceController.loadBalancerClass: %q is not a valid class; set it to a label-style name such as example.com/internal" $class) -}}
-{{- end -}}
 {{- if not (or $class $service.defaultLoadBalancer) -}}
 {{- $faults = append $faults "serviceController.defaultLoadBalancer: false without a class selects no Service; set serviceController.loadBalancerClass, or set serviceController.enabled to false" -}}
 {{- end -}}
