@@ -332,7 +332,10 @@ async fn remove_stale(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::{
+        net::Ipv6Addr,
+        sync::atomic::{AtomicBool, Ordering},
+    };
 
     use super::*;
 
@@ -361,6 +364,17 @@ mod tests {
         });
         assert_eq!(Vec::from_iter(seen), [0o660]);
         assert_eq!(fs::read_dir(dir.path()).expect("a folder").count(), 0, "no file is left");
+    }
+
+    /// An IPv6-only cluster needs this.
+    #[tokio::test]
+    async fn port_listens_on_ipv6() {
+        for text in ["[::]:0", "[::1]:0"] {
+            let port = Port::bind(&text.parse().expect("an address")).await.expect("a free port");
+            let Address::Tcp(address) = port.address().expect("open") else { panic!("{text}") };
+            assert!(address.is_ipv6(), "{address}");
+            TcpStream::connect((Ipv6Addr::LOCALHOST, address.port())).await.expect("the listener answers");
+        }
     }
 
     #[tokio::test]

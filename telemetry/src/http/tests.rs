@@ -1,6 +1,6 @@
 mod tls;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use axum::{
     body::Body,
@@ -31,7 +31,11 @@ struct Port {
 
 impl Port {
     async fn open() -> Self {
-        let listener = Listener::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
+        Self::open_at(([127, 0, 0, 1], 0).into()).await
+    }
+
+    async fn open_at(address: SocketAddr) -> Self {
+        let listener = Listener::bind(address).expect("a free port");
         let address = listener.local_addr().expect("bound");
         let open = Router::new()
             .route("/healthz", get(async || "ok\n"))
@@ -162,4 +166,17 @@ async fn the_loopback_address_is_served_beside_another_one() {
     let port = Port::open().await;
     let answer = said(&mut port.send("GET /status HTTP/1.1\r\nhost: a\r\n\r\n").await).await;
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+}
+
+/// An IPv6-only cluster needs this: the kubelet probes the address of the pod, and `kubectl port-forward` uses the loopback address.
+#[tokio::test]
+async fn pages_are_served_over_ipv6() {
+    for address in ["[::]:0", "[::1]:0"] {
+        let mut port = Port::open_at(address.parse().expect("an address")).await;
+        port.address.set_ip(Ipv6Addr::LOCALHOST.into());
+        let answer = port.healthz().await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{address}: {answer}");
+        let answer = said(&mut port.send("GET /status HTTP/1.1\r\nhost: a\r\n\r\n").await).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{address}: {answer}");
+    }
 }
