@@ -159,7 +159,7 @@ pub(crate) fn does(pod: &Pod, component: Component) -> bool {
     let disabled = |name: &&str| list.iter().any(|it| it.strip_prefix('-') == Some(*name));
     let runs = |names: &[&str; 2]| {
         let named = names.iter().any(|it| list.contains(it));
-        named || (list.contains(&"*") && !names.iter().any(|it| disabled(&it)))
+        named || (list.contains(&"*") && !names.iter().any(disabled))
     };
     TASKS.iter().any(|(of, names)| *of == component && runs(names))
 }

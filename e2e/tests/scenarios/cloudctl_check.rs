@@ -152,7 +152,7 @@ async fn with_the_documented_roles(bed: &Bed) {
         let kubeconfig = kubeconfig_of(bed, account).await;
         eventually("the roles are in force", WITHIN, || async {
             let said = cloudctl_as(bed, &kubeconfig, &["check"]).await;
-            let count = |word| said.out.lines().filter(|line| line.starts_with(word)).count();
+            let count = |word: &str| said.out.lines().filter(|line| line.starts_with(word)).count();
             ensure!((said.code, count("unknown "), count("skipped ")) == (0, unknown, skipped), "{said:#?}");
             Ok(())
         })

@@ -156,7 +156,7 @@ mod tests {
         let failing = condition(READY, "False", "FieldInvalid");
         let all = [
             service("a", ADDRESS, None, &[]),
-            service("b", None, None, &[failing.clone()]),
+            service("b", None, None, std::slice::from_ref(&failing)),
             service("c", None, None, &[]),
             service("d", None, None, &[failing]),
         ];
@@ -218,7 +218,7 @@ mod tests {
         }
         let changing = with("d", READY, "False", PENDING);
         let text = "Services with an address whose load balancer is being changed: 1 of 1";
-        assert_eq!(judged(&[changing.clone()]), (CheckResult::Waiting, text.to_owned()));
+        assert_eq!(judged(std::slice::from_ref(&changing)), (CheckResult::Waiting, text.to_owned()));
         assert_eq!(judged(&[changing, failing]).0, CheckResult::Failed);
     }
 }
