@@ -32,7 +32,7 @@ fn all_faults_of_scalars_are_reported_at_once() {
     let faults = [
         "foo: unknown key: use one of: ".to_owned(),
         format!("clusterName: 123 {quotes}"),
-        "dryRun: \"true\" is a text, but must be a boolean; remove the quotes (on the command line, use --set ".to_owned(),
+        "dryRun: \"true\" is a text, but must be a boolean; remove the quotes (on the command line, use --set-json)\n".to_owned(),
         "hostNetwork: invalid value \"no\"; set it to true or false\n".to_owned(),
         "logLevel: invalid value 9; set it to a level such as info".to_owned(),
         "selfTest.timeout: invalid value 4; set it to a duration such as 4m\n".to_owned(),

@@ -66,7 +66,8 @@
 {{- else if eq $wanted "text" -}}
 {{- printf "%s is a %s, but must be a text; put it in quotes (on the command line, use --set-string)" (trim $shown) $given -}}
 {{- else -}}
-{{- printf "%s is a text, but must be a %s; remove the quotes (on the command line, use --set instead of --set-string)" (trim $shown) $wanted -}}
+{{- /* --set reads 0.5 as a text. */ -}}
+{{- printf "%s is a text, but must be a %s; remove the quotes (on the command line, use --set-json)" (trim $shown) $wanted -}}
 {{- end -}}
 {{- end -}}
 {{- end }}
