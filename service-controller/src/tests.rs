@@ -266,6 +266,21 @@ async fn invalid_service_is_reported_once_without_calls() {
     world.eventually_ingress("web", &["203.0.113.1"]).await;
 }
 
+// Behaviour: SF10
+#[tokio::test(start_paused = true)]
+async fn annotation_without_lb_in_the_prefix_is_reported_without_calls() {
+    let world = World::start().await;
+    let mistaken = format!("{DOMAIN}/internal");
+    world.node("a").service(service("web").port(80).annotation(&mistaken, "true"));
+    let reported = format!(
+        "Warning SyncLoadBalancerFailed web: Error syncing load balancer: annotation {mistaken}: unknown key, did \
+         you mean 'lb.{DOMAIN}/internal'?"
+    );
+    world.eventually_events(&[&reported]).await;
+    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), 0);
+    world.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn invalid_address_is_reported_once_without_calls() {
     let world = World::start().await;

@@ -46,12 +46,21 @@ async fn invalid_annotations_are_refused_at_admission() {
     }
     assert!(n_judged > 50, "{n_judged} examples");
 
+    a_key_without_lb_is_refused(&services).await;
     node_ports_are_those_of_the_service(&services).await;
     what_is_there_is_left_alone(&services).await;
     merge(&mut values, &json!({ "admissionPolicy": { "enabled": false } }));
     release.upgrade(&control_plane, &values).await.unwrap();
     let passes = async || tried(&services, "intrenal", "true").await.map_err(anyhow::Error::msg);
     eventually("the policy is not in effect any more", WITHIN, passes).await.unwrap();
+}
+
+async fn a_key_without_lb_is_refused(services: &Api<Service>) {
+    let mut new = service("new", &json!({}));
+    new.metadata.annotations = Some([("cloudadapter.dev/internal".to_owned(), "true".to_owned())].into());
+    let made = services.create(&PostParams { dry_run: true, ..PostParams::default() }, &new).await;
+    let error = made.unwrap_err().to_string();
+    assert!(error.contains("unknown key, every key begins with lb.cloudadapter.dev/"), "{error}");
 }
 
 /// The policy allows the node ports in the Service, the node ports that the API server allocates, and the node port for health checks. The

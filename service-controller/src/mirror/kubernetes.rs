@@ -262,7 +262,8 @@ fn ours(annotations: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     annotations
         .iter()
         .filter(|(key, _)| {
-            key.starts_with(keys::PREFIX) || *key == source_ranges::ANNOTATION || is_foreign(key)
+            let is_own = [keys::PREFIX, keys::MISTAKEN_PREFIX].iter().any(|prefix| key.starts_with(prefix));
+            is_own || *key == source_ranges::ANNOTATION || is_foreign(key)
         })
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect()

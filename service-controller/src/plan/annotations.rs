@@ -1,7 +1,7 @@
 //! Parses the annotations of a Service and the cluster's defaults. Nothing here is specific to a vendor.
 //!
-//! An unknown name with this controller's prefix is refused and never ignored. If a misspelt `internal` were ignored, a private Service
-//! would be exposed to the internet.
+//! An unknown name with this controller's prefix is refused and never ignored, also if the prefix lacks `lb.`. If a misspelt `internal` were
+//! ignored, a private Service would be exposed to the internet.
 
 pub(crate) mod keys;
 mod name;

@@ -19,7 +19,8 @@ const RULES: &str = "`.
 
 - A setting that the cloud does not support is refused before any call: an Event names the annotation, its value, and what is expected.
   *Needs* names the capability that the adapter must list.
-- A key that is not in the table is refused with the nearest known one, never ignored.
+- A key that is not in the table is refused with the nearest known one, never ignored. This includes a key without `lb.` in front, such as
+  `cloudadapter.dev/internal`.
 - Keys with * apply to each port. `port.<number or name>.<key>`, such as `port.443.algorithm`, applies to one port and takes precedence. A
   setting for all ports is ignored on ports where it makes no sense.
 - `x.<adapter>.<key>`, such as `x.openstack.member-subnet-id`, is passed unchanged to the adapter of that name, whose page lists its keys.

@@ -7,6 +7,9 @@ use std::fmt;
 /// Prefix of all annotations of this controller, derived from the domain of the contract. Defined only here.
 pub(crate) const PREFIX: &str = "lb.cloudadapter.dev/";
 
+/// The prefix without `lb.`, which users may write by mistake. No annotation of a Service begins with it.
+pub(crate) const MISTAKEN_PREFIX: &str = "cloudadapter.dev/";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// Each port. `port.<number or name>.<key>` sets the value for a single port.

@@ -55,6 +55,14 @@ impl fmt::Display for Name<'_> {
     }
 }
 
+/// Returns the error for an annotation that has the domain of the prefix, but not the prefix. `text` is the part after the domain.
+pub(super) fn without_prefix(text: &str) -> String {
+    match Name::read(text) {
+        Ok(name) => format!("unknown key, did you mean '{PREFIX}{name}'?"),
+        Err(why) => why,
+    }
+}
+
 /// Returns the error for an unknown key, with a suggestion if a known key is similar.
 fn unknown(key: &str, prefix: &str, known: impl Iterator<Item = Key>) -> String {
     match nearest(key, known.map(|known| known.name)) {
@@ -93,6 +101,19 @@ mod tests {
         port..x           is incomplete: write lb.cloudadapter.dev/port.<number or name>.<key>
         x.sim.            is incomplete: write lb.cloudadapter.dev/x.<adapter>.<key>
         x..key            is incomplete: write lb.cloudadapter.dev/x.<adapter>.<key>
+        ");
+    }
+
+    #[test]
+    fn names_without_the_prefix_get_a_suggestion() {
+        let rows = ["internal", "intrenal", "port.80.algorithm", "x.sim.zone", "team-of-the-owner"];
+        let reported = rows.map(|name| format!("{name:17} {}", without_prefix(name)));
+        insta::assert_snapshot!(reported.join("\n"), @r"
+        internal          unknown key, did you mean 'lb.cloudadapter.dev/internal'?
+        intrenal          unknown key, did you mean 'lb.cloudadapter.dev/internal'?
+        port.80.algorithm unknown key, did you mean 'lb.cloudadapter.dev/port.80.algorithm'?
+        x.sim.zone        unknown key, did you mean 'lb.cloudadapter.dev/x.sim.zone'?
+        team-of-the-owner unknown key: remove it
         ");
     }
 

@@ -13,8 +13,8 @@ use super::{
         bounds::Bounds,
         service::{Port, Service},
     },
-    keys::{Key, NAME, PREFIX, Reach},
-    name::Name,
+    keys::{Key, MISTAKEN_PREFIX, NAME, PREFIX, Reach},
+    name::{Name, without_prefix},
     template::Template,
 };
 
@@ -104,7 +104,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Collects the settings. Refuses unknown names, and ports that the Service does not have.
+    /// Collects the settings. Refuses unknown names, names without `lb.` in the prefix, and ports that the Service does not have.
     pub(crate) fn of(service: &Service, defaults: &Defaults) -> (Self, Vec<Refusal>) {
         let mut settings = Self::default();
         let mut refusals = Vec::new();
@@ -125,6 +125,11 @@ impl Settings {
             let given = Given { origin: Origin::Service, place, value: value.clone() };
             refusals.extend(settings.put(name, given, &service.ports));
         }
+        let mistaken = service
+            .annotations
+            .keys()
+            .filter_map(|key| Some((key, without_prefix(key.strip_prefix(MISTAKEN_PREFIX)?))));
+        refusals.extend(mistaken.map(|(key, why)| Refusal::new(format!("annotation {key}"), why)));
         (settings, refusals)
     }
 

@@ -1,6 +1,9 @@
 //! Tests the annotations of a Service together.
 
-use super::{keys::PREFIX, *};
+use super::{
+    keys::{MISTAKEN_PREFIX, PREFIX},
+    *,
+};
 
 fn read(annotations: &[(&str, &str)]) -> (Wishes, String) {
     let annotations = annotations.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
@@ -14,6 +17,7 @@ fn read(annotations: &[(&str, &str)]) -> (Wishes, String) {
 #[test]
 fn annotation_prefix_matches_contract_domain() {
     assert_eq!(PREFIX, format!("lb.{}/", cloud_api_proto::DOMAIN));
+    assert_eq!(PREFIX, format!("lb.{MISTAKEN_PREFIX}"));
 }
 
 #[test]
@@ -29,8 +33,23 @@ fn annotation_keys_are_unique_and_short_enough() {
 #[test]
 fn keys_with_other_prefixes_are_not_settings() {
     let nothing = Wishes { ports: vec![PortWishes::default(); 2], ..Wishes::default() };
-    let read = read(&[("example.com/internal", "true"), ("cloudadapter.dev/internal", "true")]);
+    let read = read(&[("example.com/internal", "true"), ("notcloudadapter.dev/internal", "true")]);
     assert_eq!(read, (nothing, String::new()));
+}
+
+// Behaviour: SF10
+#[test]
+fn keys_without_lb_in_the_prefix_are_refused() {
+    let (wishes, faults) = read(&[
+        ("cloudadapter.dev/internal", "true"),
+        ("cloudadapter.dev/team-of-the-owner", "shop"),
+        ("lb.cloudadapter.dev/size", "large"),
+    ]);
+    assert_eq!(wishes.size.unwrap().value, "large", "valid settings are read despite the errors");
+    insta::assert_snapshot!(faults, @r"
+    annotation cloudadapter.dev/internal: unknown key, did you mean 'lb.cloudadapter.dev/internal'?
+    annotation cloudadapter.dev/team-of-the-owner: unknown key: remove it
+    ");
 }
 
 // Behaviour: SF10
