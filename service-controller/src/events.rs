@@ -105,9 +105,7 @@ pub(crate) fn whole(fact: &Fact) -> Notice {
             let begin = "Deprecated annotations are in effect; replace or remove them: ";
             normal("CompatibleAnnotations", "Read", &as_many_as_fit(begin, words, "; ", ""))
         }
-        Fact::Ignored(keys) => {
-            Notice { kind: Kind::Normal, reason: "IgnoredAnnotations", action: "Read", note: ignored(keys) }
-        }
+        Fact::Ignored(keys) => warning("IgnoredAnnotations", "Read", ignored(keys)),
         Fact::Unnamed => normal("IgnoredNameTemplate", "Read", UNNAMED),
         Fact::Failed(Operation::Sync, why) => warning("SyncLoadBalancerFailed", "Sync", failed(why)),
         Fact::Refused(all) => warning("SyncLoadBalancerFailed", "Sync", failed(&all.join("; "))),
@@ -363,7 +361,7 @@ mod tests {
         Warning HeldByAnother: Deletion is blocked by finalizer service.kubernetes.io/load-balancer-cleanup, set by a or b. If that controller is gone, check for leftover load balancers, then remove the finalizer
         Warning HeldByAnother: Deletion is blocked by finalizer service.kubernetes.io/load-balancer-cleanup, set by an unknown controller. If that controller is gone, check for leftover load balancers, then remove the finalizer
         Normal CompatibleAnnotations: Deprecated annotations are in effect; replace or remove them: loadbalancer.openstack.org/hostname (new: lb.cloudadapter.dev/hostname: shop.example.com)
-        Normal IgnoredAnnotations: These annotations have no effect: loadbalancer.openstack.org/class, metallb.io/address-pool; start service-controller with --compat=openstack, or use the lb.cloudadapter.dev annotations
+        Warning IgnoredAnnotations: These annotations have no effect: loadbalancer.openstack.org/class, metallb.io/address-pool; start service-controller with --compat=openstack, or use the lb.cloudadapter.dev annotations
         Normal IgnoredNameTemplate: The cloud adapter does not support custom load balancer names (no capability lb.name): --load-balancer-name-template has no effect
         Normal WaitingForBudget: The load balancer waits for the call budget of bucket loadbalancer
         Warning TooManyMembers: 5 listeners on 5000 nodes make 25000 members, above the limit of 20000 (--max-members-per-service). Node changes are applied, but no new port or wider node-selector. Use fewer ports or nodes
