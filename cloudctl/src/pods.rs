@@ -53,12 +53,24 @@ fn of_container(status: &ContainerStatus) -> Option<Stopped> {
     Some(of_reason(reason, &text))
 }
 
-/// The message of a container that ended is the end of its log, because the chart sets `terminationMessagePolicy`. Its last line has the cause.
+/// The message of a container that ended is the end of its log, because the chart sets `terminationMessagePolicy`.
 fn exit(ended: &ContainerStateTerminated) -> String {
     let reason = ended.reason.as_ref().map(|it| format!(" ({it})")).unwrap_or_default();
-    let said = ended.message.as_deref().unwrap_or_default().lines().rfind(|line| !line.trim().is_empty());
-    let said = said.map(|it| format!(": {}", cut(&of_log(it)))).unwrap_or_default();
+    let said = cause(ended.message.as_deref().unwrap_or_default())
+        .map(|it| format!(": {}", cut(&of_log(it))))
+        .unwrap_or_default();
     format!("exit code {}{reason}{said}", ended.exit_code)
+}
+
+/// Returns the line of a log that has the cause: the last one, unless a message about flags ends with advice.
+fn cause(log: &str) -> Option<&str> {
+    let lines = || log.lines().map(str::trim).filter(|line| !line.is_empty());
+    let is_json = |line: &str| line.starts_with('{');
+    let begins = |line: &&str| line.get(..6).is_some_and(|it| it.eq_ignore_ascii_case("error:"));
+    // Earlier lines in JSON may have errors that the program survived.
+    let mentions = |line: &&str| !is_json(line) && line.to_ascii_lowercase().contains("error");
+    let last = lines().next_back();
+    lines().find(begins).or_else(|| last.filter(|it| is_json(it))).or_else(|| lines().find(mentions)).or(last)
 }
 
 /// Returns the error in a line of a log, which may be in JSON.
@@ -164,6 +176,24 @@ mod tests {
         assert_eq!(text(ended).as_deref(), Some("Terminated: exit code 137 (OOMKilled)"));
         let line = json!({ "level": "ERROR", "message": "Exiting with an error", "error": "cannot bind" });
         assert_eq!((of_log(&line.to_string()).as_str(), of_log("[1]").as_str()), ("cannot bind", "[1]"));
+    }
+
+    #[test]
+    fn the_line_with_the_cause_of_a_crash_is_chosen() {
+        for (log, line) in [
+            (
+                "error: unexpected argument '--x' found\n\nUsage: it\n\nFor more information, try '--help'.\n",
+                "error: unexpected argument '--x' found",
+            ),
+            ("an error is near\nError: invalid --x\nuse --help\n", "Error: invalid --x"),
+            ("starting\nI/O error 5\nstopped", "I/O error 5"),
+            ("{\"error\":\"survived\"}\n{\"message\":\"no Lease\"}\n", "{\"message\":\"no Lease\"}"),
+            ("{\"error\":\"survived\"}\nkilled", "killed"),
+            ("ääää\nlast", "last"),
+        ] {
+            assert_eq!(cause(log), Some(line));
+        }
+        assert_eq!(cause(" \n"), None);
     }
 
     #[test]
