@@ -7,6 +7,11 @@ const SHOWN: usize = 160;
 /// The reasons of containers that were not started yet. They have no message.
 const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
+/// The reasons of containers whose image cannot be pulled. Their messages end with the cause.
+const PULLING: [&str; 3] = ["ErrImagePull", "ImagePullBackOff", "RegistryUnavailable"];
+/// Number of characters that are shown of the start and of the end of a message that ends with the cause.
+const ENDS: (usize, usize) = (40, 120);
+
 /// Why a pod does not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stopped {
@@ -48,6 +53,7 @@ fn of_container(status: &ContainerStatus) -> Option<Stopped> {
     let reason = waiting.reason.as_deref()?;
     let text = match crashed.filter(|_| reason == "CrashLoopBackOff") {
         Some(text) => text,
+        None if PULLING.contains(&reason) => with_end(waiting.message.as_deref().unwrap_or_default()),
         None => first_line(waiting.message.as_deref()),
     };
     Some(of_reason(reason, &text))
@@ -90,7 +96,7 @@ fn hint(reason: &str) -> &'static str {
         "InvalidImageName" => {
             "set image.registry (or adapter.image) without https://, such as image.registry: ghcr.io/acme"
         }
-        "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" => {
+        it if PULLING.contains(&it) => {
             "check image.registry and image.tag, and set imagePullSecrets if the registry needs credentials"
         }
         "ErrImageNeverPull" => "load the image on the node, or set image.pullPolicy to IfNotPresent",
@@ -103,6 +109,18 @@ fn hint(reason: &str) -> &'static str {
 
 fn first_line(message: Option<&str>) -> String {
     cut(message.unwrap_or_default().lines().next().unwrap_or_default())
+}
+
+/// Shortens the first line of a message, and keeps its end.
+fn with_end(message: &str) -> String {
+    let line: Vec<char> = message.lines().next().unwrap_or_default().trim().chars().collect();
+    if line.len() <= SHOWN {
+        return line.into_iter().collect();
+    }
+    let (start, end) = ENDS;
+    let start = line.iter().take(start).collect::<String>();
+    let end = line.iter().skip(line.len().saturating_sub(end)).collect::<String>();
+    format!("{}...{}", start.trim_end(), end.trim_start())
 }
 
 fn cut(text: &str) -> String {
@@ -160,7 +178,22 @@ mod tests {
         }
         let long = why(&json!({ "containerStatuses": [waiting("ErrImagePull", &"ä".repeat(300))] }))
             .expect("a reason");
-        assert_eq!(long.0, format!("ErrImagePull: {}...", "ä".repeat(160)));
+        assert_eq!(long.0, format!("ErrImagePull: {}...{}", "ä".repeat(40), "ä".repeat(120)));
+        let of_secret =
+            json!({ "containerStatuses": [waiting("CreateContainerConfigError", &"ä".repeat(300))] });
+        let text = why(&of_secret).expect("a reason").0;
+        assert_eq!(text, format!("CreateContainerConfigError: {}...", "ä".repeat(160)));
+    }
+
+    #[test]
+    fn the_cause_at_the_end_of_a_long_message_about_an_image_is_shown() {
+        let message = "Back-off pulling image \"registry.example/team/node-controller:1.2\": ErrImagePull: rpc error: \
+            code = NotFound desc = failed to pull and unpack image: failed to resolve image: \
+            registry.example/team/node-controller:1.2: not found";
+        let text = why(&json!({ "containerStatuses": [waiting("ImagePullBackOff", message)] }));
+        let text = text.expect("a reason").0;
+        assert!(text.starts_with("ImagePullBackOff: Back-off pulling image \"registry.example"), "{text}");
+        assert!(text.ends_with("node-controller:1.2: not found") && text.chars().count() <= 181, "{text}");
     }
 
     #[test]
