@@ -21,14 +21,20 @@ pub(crate) struct Stopped {
     pub(crate) hint: &'static str,
 }
 
+impl Stopped {
+    /// Whether the status says only that the containers were not started yet.
+    pub(crate) fn is_starting(&self) -> bool {
+        STARTING.contains(&self.text.as_str())
+    }
+}
+
 /// Returns why a pod does not run, or `None` if its status does not say so.
 pub(crate) fn stopped(pod: &Pod) -> Option<Stopped> {
     let status = pod.status.as_ref()?;
     let containers = [&status.init_container_statuses, &status.container_statuses];
     let containers = || containers.into_iter().flatten().flatten();
-    let is_starting = |it: &Stopped| STARTING.contains(&it.text.as_str());
     let (starting, failing): (Vec<Stopped>, Vec<Stopped>) =
-        containers().filter_map(of_container).partition(is_starting);
+        containers().filter_map(of_container).partition(Stopped::is_starting);
     failing.into_iter().next().or_else(|| of_pod(status)).or_else(|| starting.into_iter().next())
 }
 
@@ -112,7 +118,7 @@ fn first_line(message: Option<&str>) -> String {
 }
 
 /// Shortens the first line of a message, and keeps its end.
-fn with_end(message: &str) -> String {
+pub(crate) fn with_end(message: &str) -> String {
     let line: Vec<char> = message.lines().next().unwrap_or_default().trim().chars().collect();
     if line.len() <= SHOWN {
         return line.into_iter().collect();

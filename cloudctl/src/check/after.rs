@@ -6,6 +6,7 @@ pub(super) mod events;
 pub(super) mod objects;
 mod others;
 mod services;
+mod starting;
 
 use std::collections::{BTreeMap, BTreeSet};
 

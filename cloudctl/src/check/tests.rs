@@ -146,8 +146,8 @@ fn unavailable_deployments_and_empty_secrets_fail() {
             &json!({ "metadata": { "name": "eu-node-controller" }, "spec": { "replicas": 2, "selector": {}, "template": {} }, "status": status }),
         )]
     };
-    assert_eq!(deployments::of(&deployment(2), &[]).result, CheckResult::Ok);
-    let check = deployments::of(&deployment(1), &[]);
+    assert_eq!(deployments::of(&deployment(2), &[], &[]).result, CheckResult::Ok);
+    let check = deployments::of(&deployment(1), &[], &[]);
     assert_eq!(
         (check.result, check.found.as_str()),
         (CheckResult::Failed, "eu-node-controller: 1 of 2 replicas available")

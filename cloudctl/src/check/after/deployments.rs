@@ -1,9 +1,15 @@
 //! Checks that the Deployments are available, and finds out why their pods do not start.
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Event, Pod},
+};
 use kube::{Api, ResourceExt as _, api::ListParams};
 
-use super::super::{About, Check};
+use super::{
+    super::{About, Check},
+    starting,
+};
 use crate::{
     cluster::Cluster,
     labels::{component_of, is_of_chart, selector},
@@ -29,15 +35,20 @@ pub(in super::super) async fn check(cluster: &Cluster, release: &Release) -> Che
     // Without pods, the check shows only the numbers of replicas.
     let mut pods = cluster.pods(Some(&release.namespace)).await.unwrap_or_default();
     pods.retain(|it| release.has(it));
-    of(&all, &pods)
+    let is_starting = |it: &Pod| stopped(it).is_some_and(|why| why.is_starting());
+    let events = match pods.iter().any(is_starting) {
+        true => starting::events(cluster, &release.namespace).await,
+        false => Vec::new(),
+    };
+    of(&all, &pods, &events)
 }
 
 /// The hint is about the first pod that does not start.
-pub(in super::super) fn of(all: &[Deployment], pods: &[Pod]) -> Check {
+pub(in super::super) fn of(all: &[Deployment], pods: &[Pod], events: &[Event]) -> Check {
     let (mut troubles, mut hint) = (Vec::new(), None);
     for deployment in all {
         let Some(lacking) = unavailable(deployment) else { continue };
-        let cause = cause(deployment, pods);
+        let cause = cause(deployment, pods, events);
         let text = cause.as_ref().map(|(who, why)| format!(": {who}: {}", why.text)).unwrap_or_default();
         hint = hint.or(cause.map(|(_, why)| why.hint.to_owned()));
         troubles.push(format!("{lacking}{text}"));
@@ -54,9 +65,13 @@ fn unavailable(deployment: &Deployment) -> Option<String> {
 }
 
 /// Returns the object that has the cause, and the cause: why a pod does not start, or why there is none.
-fn cause(deployment: &Deployment, pods: &[Pod]) -> Option<(String, Stopped)> {
+fn cause(deployment: &Deployment, pods: &[Pod], events: &[Event]) -> Option<(String, Stopped)> {
     let component = component_of(deployment)?;
     let mut its = pods.iter().filter(|it| component_of(*it) == Some(component));
+    let stopped = |pod: &Pod| {
+        let why = stopped(pod)?;
+        why.is_starting().then(|| starting::cause(pod, &why.text, events)).flatten().or(Some(why))
+    };
     if let Some(found) = its.find_map(|it| Some((format!("pod {}", it.name_any()), stopped(it)?))) {
         return Some(found);
     }
@@ -78,6 +93,12 @@ mod tests {
         serde_json::from_value(value.clone()).expect("an object")
     }
 
+    fn without_message(pod: &Pod) -> Value {
+        let mut pod = serde_json::to_value(pod).expect("JSON");
+        pod["status"]["containerStatuses"][0]["state"]["waiting"]["message"] = Value::Null;
+        pod
+    }
+
     #[test]
     fn a_pod_that_does_not_start_is_shown_with_its_cause_and_a_hint() {
         let labels = json!({ COMPONENT: "node-controller" });
@@ -95,18 +116,27 @@ mod tests {
             )
         };
         let pods = [pod("cloud-adapter", "ErrImagePull"), pod("node-controller", "InvalidImageName")];
-        let check = of(&deployment(json!([])), &pods);
+        let check = of(&deployment(json!([])), &pods, &[]);
         let lacking = "node-controller: 0 of 1 replicas available";
         assert_eq!(check.found, format!("{lacking}: pod x: InvalidImageName: https://ghcr.io"));
         assert!(check.hint.is_some_and(|it| it.contains("image.registry: ghcr.io/acme")));
         let refused =
             json!([{ "type": "ReplicaFailure", "status": "True", "message": "violates PodSecurity" }]);
-        let check = of(&deployment(refused), &[]);
+        let check = of(&deployment(refused), &[], &[]);
         assert_eq!(check.found, format!("{lacking}: no pod: violates PodSecurity"));
-        let check = of(&deployment(json!([])), &[]);
+        let check = of(&deployment(json!([])), &[], &[]);
         assert_eq!(
             (check.found.as_str(), check.hint.as_deref()),
             (lacking, Some("see kubectl describe pod"))
         );
+        let starting = [pod("node-controller", "ContainerCreating")];
+        let starting = [of_json::<Pod>(&without_message(&starting[0]))];
+        let event: Event = of_json(&json!({
+            "metadata": {}, "involvedObject": { "name": "x" }, "reason": "FailedMount",
+            "message": "MountVolume.SetUp failed for volume \"a\" : secret \"b\" not found",
+        }));
+        let found = |events: &[Event]| of(&deployment(json!([])), &starting, events).found;
+        assert_eq!(found(&[event]), format!("{lacking}: pod x: ContainerCreating: secret \"b\" not found"));
+        assert_eq!(found(&[]), format!("{lacking}: pod x: ContainerCreating"));
     }
 }
