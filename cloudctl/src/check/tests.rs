@@ -303,6 +303,22 @@ fn an_unreachable_cloud_is_not_reported_as_wrong_credentials() {
     assert_eq!((cloud.result, credentials.found.as_str()), (CheckResult::Ok, "s"), "one listing succeeds");
 }
 
+#[test]
+fn a_missing_cluster_role_or_binding_is_named() {
+    use crate::options::Component::{CloudAdapter, NodeController, RouteController};
+    let found = |roles: &[_], bindings: &[_]| {
+        let deployed = BTreeSet::from([CloudAdapter, NodeController, RouteController]);
+        let set = |all: &[_]| all.iter().copied().collect();
+        let check = installed::of_roles(&deployed, &set(roles), &set(bindings));
+        (check.result, check.found)
+    };
+    let both = [NodeController, RouteController];
+    assert_eq!(found(&both, &both), (CheckResult::Ok, "2 ClusterRoles".to_owned()));
+    let failed = |text: &str| (CheckResult::Failed, text.to_owned());
+    assert_eq!(found(&both, &both[1..]), failed("node-controller has no ClusterRoleBinding"));
+    assert_eq!(found(&both[1..], &both), failed("node-controller has none"));
+}
+
 #[tokio::test]
 async fn missing_cluster_roles_are_named_and_forbidden_secrets_are_skipped() {
     let labels = json!({ INSTANCE: "ccm", COMPONENT: "node-controller", "app.kubernetes.io/part-of": "cloud-controllers" });

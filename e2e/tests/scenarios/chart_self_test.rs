@@ -79,7 +79,7 @@ fn the_check_of_helm_test_only_reads() {
             "[list] [nodes,services,events]",
             "[list] [endpointslices]",
             "[list] [deployments]",
-            "[list] [clusterroles]"
+            "[list] [clusterroles,clusterrolebindings]"
         ]
     );
     assert_eq!(

@@ -7,11 +7,11 @@ use k8s_openapi::{
     api::{
         apps::v1::Deployment,
         core::v1::{Node, Secret},
-        rbac::v1::ClusterRole,
+        rbac::v1::{ClusterRole, ClusterRoleBinding},
     },
     apimachinery::pkg::apis::meta::v1::Time,
 };
-use kube::{Api, ResourceExt as _, api::ListParams};
+use kube::{Api, ResourceExt, api::ListParams};
 
 use super::super::{About, Check, CheckResult, before, flags};
 use crate::{
@@ -45,16 +45,34 @@ pub(in super::super) async fn cluster_roles(cluster: &Cluster, release: &Release
     let params = ListParams::default().labels(&selector());
     let deployed = cluster.deployments(Some(&release.namespace)).await;
     let roles = cluster.ask("clusterroles", async { api.list_metadata(&params).await }).await;
-    let (deployed, roles) = match (deployed, roles) {
-        (Ok(deployed), Ok(roles)) => (deployed, roles.items),
-        (Err(why), _) | (_, Err(why)) => return ROLES.unknown(&why),
+    let api: Api<ClusterRoleBinding> = cluster.all();
+    let bindings = cluster.ask("clusterrolebindings", async { api.list_metadata(&params).await }).await;
+    let (deployed, roles, bindings) = match (deployed, roles, bindings) {
+        (Ok(deployed), Ok(roles), Ok(bindings)) => (deployed, roles, bindings),
+        (Err(why), ..) | (_, Err(why), _) | (.., Err(why)) => return ROLES.unknown(&why),
     };
-    let has: BTreeSet<Component> =
-        roles.iter().filter(|it| release.has(*it)).filter_map(component_of).collect();
     let deployed = deployed.iter().filter(|it| is_of_chart(*it) && release.has(*it)).filter_map(component_of);
-    let lacking = deployed.filter(|it| Component::CONTROLLERS.contains(it) && !has.contains(it));
-    let lacking: Vec<String> = lacking.map(|it| format!("{} has none", it.name())).collect();
-    ROLES.judged(&lacking, format!("{} ClusterRoles", has.len()))
+    of_roles(&deployed.collect(), &components(&roles.items, release), &components(&bindings.items, release))
+}
+
+fn components<T: ResourceExt>(objects: &[T], release: &Release) -> BTreeSet<Component> {
+    objects.iter().filter(|it| release.has(*it)).filter_map(component_of).collect()
+}
+
+/// A ClusterRole has no effect without a ClusterRoleBinding.
+pub(in super::super) fn of_roles(
+    deployed: &BTreeSet<Component>,
+    roles: &BTreeSet<Component>,
+    bindings: &BTreeSet<Component>,
+) -> Check {
+    let lacking = |it: &Component| match (roles.contains(it), bindings.contains(it)) {
+        (false, _) => Some(format!("{} has none", it.name())),
+        (true, false) => Some(format!("{} has no ClusterRoleBinding", it.name())),
+        (true, true) => None,
+    };
+    let controllers = deployed.iter().filter(|it| Component::CONTROLLERS.contains(it));
+    let lacking: Vec<String> = controllers.filter_map(lacking).collect();
+    ROLES.judged(&lacking, format!("{} ClusterRoles", roles.len()))
 }
 
 pub(in super::super) async fn authority(cluster: &Cluster, release: &Release) -> Check {
