@@ -72,10 +72,11 @@ async fn helm_test(bed: &Bed) -> anyhow::Result<String> {
     bed.shell(&home, &format!("helm test {RELEASE} --namespace {NAMESPACE} --logs --timeout 1m")).await
 }
 
-/// Each command in the notes works as printed.
+/// Each command in the notes works as printed, except the one that deletes the adapter before an upgrade.
 async fn notes_are_right(bed: &Bed) -> anyhow::Result<()> {
     let notes = bed.helm(&["get", "notes", RELEASE]).await?;
-    let commands: Vec<_> = notes.lines().filter(|line| line.starts_with("  kubectl ")).collect();
+    let commands: Vec<_> =
+        notes.lines().filter(|line| line.starts_with("  kubectl ") && !line.contains(" delete ")).collect();
     ensure!(commands.len() >= 5, "{notes}");
     ensure!(notes.contains(&format!("  helm test {RELEASE} --namespace {NAMESPACE} --logs\n")), "{notes}");
     let commands: Vec<_> = commands.into_iter().map(as_typed).collect();
