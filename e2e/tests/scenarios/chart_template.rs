@@ -413,68 +413,6 @@ fn names_that_look_like_numbers_stay_strings() {
     assert_eq!(volume("adapter-client")["projected"]["sources"][0]["secret"]["name"], "1e5");
 }
 
-/// The notes warn about an adapter without authentication at each installation, and say how to read the result of `helm test`.
-#[test]
-fn the_notes_warn_of_an_unauthenticated_adapter() {
-    let external =
-        json!({ "kind": "external", "endpoint": "https://192.0.2.10:8443", "authentication": "none" });
-    let cases = [
-        (json!({}), None),
-        (json!({ "authentication": "token-review" }), None),
-        (json!({ "authentication": "none" }), Some("the adapter does not authenticate its callers")),
-        (json!({ "authentication": "none", "tls": { "mode": "off" } }), Some("is not encrypted")),
-        (external, Some("do not authenticate to the adapter")),
-    ];
-    for (adapter, warning) in cases {
-        let mut values = base();
-        merge(&mut values, &json!({ "adapter": adapter }));
-        let said = helm_with(&["install", "a", "--dry-run=client", "--namespace", "b"], &values).unwrap();
-        let (_, notes) = said.split_once("\nNOTES:\n").unwrap();
-        match warning {
-            Some(warning) => {
-                let found = notes.lines().find(|line| line.starts_with("WARNING: "));
-                assert!(found.is_some_and(|found| found.contains(warning)), "{adapter}: {notes}");
-            }
-            None => assert!(!notes.contains("WARNING"), "{adapter}: {notes}"),
-        }
-        assert!(notes.contains("  helm test a --namespace b --logs\n"), "{notes}");
-        assert!(notes.contains("\nimage.registry is empty: each node must have the images"), "{notes}");
-        assert!(notes.contains("  cloudctl check --release a --release-namespace b --wait 2m\n"), "{notes}");
-        let page = notes.contains("  kubectl --namespace b port-forward deployment/cloud-adapter 10273\n");
-        assert_eq!(page, adapter["kind"] != "external", "{notes}");
-    }
-}
-
-/// A second adapter needs a deletion first, which the notes name beside the advice. An adapter that has a standby gets no such advice.
-#[test]
-fn the_notes_name_the_deletion_before_a_standby_adapter() {
-    let delete =
-        "  kubectl --namespace b delete deployment second-cloud-adapter --cascade=foreground --wait\n";
-    for (replicas, advised) in [("single", true), ("active-standby", false)] {
-        let mut values = base();
-        merge(&mut values, &json!({ "fullnameOverride": "second", "adapter": { "replicas": replicas } }));
-        let said = helm_with(&["install", "a", "--dry-run=client", "--namespace", "b"], &values).unwrap();
-        let (_, notes) = said.split_once("\nNOTES:\n").unwrap();
-        assert_eq!(notes.contains("adapter.replicas=active-standby"), advised, "{notes}");
-        assert_eq!(notes.contains(delete), advised, "{notes}");
-        assert!(notes.contains("nodeController.replicas=2"), "{notes}");
-    }
-}
-
-/// The notes promise no initialised nodes if the simulated cloud has no instances.
-#[test]
-fn the_notes_say_whether_a_simulated_cloud_initialises_nodes() {
-    for (endpoint, initialises) in [("", false), ("http://192.0.2.10:9797", true)] {
-        let mut values = base();
-        let sim = json!({ "notForProduction": true, "endpoint": endpoint });
-        merge(&mut values, &json!({ "adapter": { "kind": "sim", "sim": sim } }));
-        let said = helm_with(&["install", "a", "--dry-run=client"], &values).unwrap();
-        let (_, notes) = said.split_once("\nNOTES:\n").unwrap();
-        assert_eq!(notes.contains("\nNodes lose the taint"), initialises, "{notes}");
-        assert_eq!(notes.contains("\nNodes keep the taint"), !initialises, "{notes}");
-    }
-}
-
 #[test]
 fn invalid_pod_values_are_refused_with_their_key() {
     let cases = [
@@ -571,7 +509,7 @@ fn helm(values: &Value) -> Result<String, String> {
     helm_with(&["template", "cloud-controllers", "--namespace", "kube-system"], values)
 }
 
-fn helm_with(command: &[&str], values: &Value) -> Result<String, String> {
+pub(super) fn helm_with(command: &[&str], values: &Value) -> Result<String, String> {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("values.json");
     std::fs::write(&file, values.to_string()).unwrap();

@@ -16,6 +16,7 @@ mod chart_images;
 mod chart_install;
 mod chart_keys;
 mod chart_names;
+mod chart_notes;
 mod chart_openstack;
 mod chart_options;
 mod chart_presets;
