@@ -3,7 +3,9 @@
 
 mod after;
 mod before;
+mod causes;
 mod flags;
+mod page;
 mod releases;
 mod rights;
 mod table;
@@ -17,6 +19,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
+use self::causes::Links;
 use crate::{
     cluster::API_SERVER,
     missing::Missing,
@@ -65,8 +68,13 @@ pub struct Check {
     pub found: String,
     /// What the user should do.
     pub hint: Option<String>,
-    /// The page of the documentation that explains the check.
+    /// The URL of the page that explains the check.
     pub link: Option<String>,
+    /// The failed checks because of which this one waits, by their names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub because: Vec<String>,
+    #[serde(skip)]
+    links: Links,
 }
 
 /// The result of a check.
@@ -76,7 +84,7 @@ pub enum CheckResult {
     /// The check found the expected state.
     #[default]
     Ok,
-    /// The expected state is normally reached soon, without action by the user.
+    /// The expected state is normally reached soon, without action by the user, or once another check succeeds.
     Waiting,
     /// The state that was found deserves attention, but is not necessarily wrong.
     Warning,
@@ -92,18 +100,20 @@ pub enum CheckResult {
 struct About {
     name: &'static str,
     hint: &'static str,
+    /// The path of a page in the repository.
     link: &'static str,
 }
 
 impl About {
     fn result(self, result: CheckResult, found: impl Into<String>) -> Check {
-        let advice = |text: &str| (result != CheckResult::Ok).then(|| text.to_owned());
+        let is_ok = result == CheckResult::Ok;
         Check {
             name: self.name.to_owned(),
             result,
             found: found.into(),
-            hint: advice(self.hint),
-            link: advice(self.link),
+            hint: (!is_ok).then(|| self.hint.to_owned()),
+            link: (!is_ok).then(|| page::url(self.link)),
+            ..Check::default()
         }
     }
 
@@ -156,7 +166,7 @@ async fn once(common: &Common, now: Timestamp) -> Result<CheckReport, Usage> {
     session.locate(common).await?;
     let installed = session.release.name.is_some() || !session.processes.is_empty();
     let checks = if installed {
-        after::checks(&mut session).await
+        causes::marked(after::checks(&mut session).await)
     } else {
         session.missing.retain(|it| it.source != NOT_INSTALLED);
         match &session.cluster {

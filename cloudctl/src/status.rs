@@ -22,6 +22,8 @@ use crate::{
 const LONG_WAIT: SignedDuration = SignedDuration::from_mins(5);
 /// Maximum number of objects with a long wait that are named for each controller.
 const MAX_NAMED: usize = 3;
+/// Reasons that are about the adapter or the cloud, and not about one object. Source: the contract.
+const OF_ADAPTER: [&str; 5] = ["NOT_LEADER", "STARTING", "DRAINING", "VENDOR_UNAVAILABLE", "VENDOR_AUTH"];
 
 /// The status of the adapter and the controllers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -116,14 +118,42 @@ fn report(
     let controllers = reports(controllers);
     let shards = shards(&session.release, &controllers, leases, session.now);
     let missing = session.lacks();
-    let mut troubles = Vec::new();
-    troubles.extend(of_adapters(&adapters));
-    troubles.extend(controllers.iter().flat_map(of_controller));
-    troubles.extend(controllers.iter().flat_map(|it| long_waits(it, session.now)));
-    troubles.extend(shards.iter().filter(|it| it.holder.is_none()).map(unheld));
-    troubles.extend(controllers.iter().filter(|it| is_idle(&it.page, &shards)).map(idle));
     let (namespace, at) = (session.release.namespace.clone(), session.now);
-    StatusReport { namespace, at, adapters, controllers, shards, troubles, missing }
+    let report = StatusReport { namespace, at, adapters, controllers, shards, troubles: Vec::new(), missing };
+    let troubles = troubles(&report).into_iter().map(|(line, _)| line).collect();
+    StatusReport { troubles, ..report }
+}
+
+/// What a problem is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// No replica of the adapter leads.
+    Leader,
+    /// The adapter's calls to the cloud fail.
+    Cloud,
+    /// This controller does not reach the adapter.
+    Link(String),
+    /// A controller holds back changes.
+    HeldBack,
+    /// Objects of this controller are out of sync because of the adapter or the cloud.
+    Object(String),
+    /// A shard of this controller has no holder.
+    Shard(String),
+    /// None of these.
+    Own,
+}
+
+/// Returns the problems, each with its subject.
+pub(crate) fn troubles(report: &StatusReport) -> Vec<(String, Subject)> {
+    let StatusReport { adapters, controllers, shards, at, .. } = report;
+    let mut all = of_adapters(adapters);
+    all.extend(controllers.iter().flat_map(of_controller));
+    all.extend(controllers.iter().flat_map(|it| long_waits(it, *at)));
+    let open = shards.iter().filter(|it| it.holder.is_none());
+    all.extend(open.map(|it| (unheld(it), Subject::Shard(it.controller.clone()))));
+    let idlers = controllers.iter().filter(|it| is_idle(&it.page, shards));
+    all.extend(idlers.map(|it| (idle(it), Subject::Own)));
+    all
 }
 
 fn reports<T>(pages: Vec<Page<T>>) -> Vec<ProcessReport<T>> {
@@ -183,11 +213,11 @@ fn idle(ProcessReport { process, page }: &ProcessReport<ControllerStatus>) -> St
     format!("{} {process}: it holds no shard, and no holder of a shard is known", page.controller)
 }
 
-fn of_adapters(adapters: &[ProcessReport<AdapterStatus>]) -> Vec<String> {
+fn of_adapters(adapters: &[ProcessReport<AdapterStatus>]) -> Vec<(String, Subject)> {
     let mut all = Vec::new();
-    if !adapters.is_empty() && !adapters.iter().any(|it| it.page.leader) {
-        all.push("cloud-adapter: no replica leads, so no vendor calls are made".to_owned());
-    }
+    let leaderless = !adapters.is_empty() && !adapters.iter().any(|it| it.page.leader);
+    let line = "cloud-adapter: no replica leads, so no vendor calls are made".to_owned();
+    let leaderless = leaderless.then_some((line, Subject::Leader));
     for ProcessReport { process, page } in adapters {
         all.extend(page.trouble.iter().map(|why| format!("cloud-adapter {process}: {why}")));
         let open = page.breakers.iter().filter(|it| it.state != BreakerState::Closed);
@@ -201,12 +231,15 @@ fn of_adapters(adapters: &[ProcessReport<AdapterStatus>]) -> Vec<String> {
             }),
         );
     }
-    all
+    leaderless.into_iter().chain(all.into_iter().map(|line| (line, Subject::Cloud))).collect()
 }
 
-fn of_controller(ProcessReport { process, page }: &ProcessReport<ControllerStatus>) -> Vec<String> {
-    let all = page.adapter.trouble.iter().chain(&page.held_back);
-    all.map(|why| format!("{} {process}: {why}", page.controller)).collect()
+fn of_controller(
+    ProcessReport { process, page }: &ProcessReport<ControllerStatus>,
+) -> Vec<(String, Subject)> {
+    let links = page.adapter.trouble.iter().map(|why| (why, Subject::Link(page.controller.clone())));
+    let all = links.chain(page.held_back.iter().map(|why| (why, Subject::HeldBack)));
+    all.map(|(why, subject)| (format!("{} {process}: {why}", page.controller), subject)).collect()
 }
 
 /// Returns lines about the objects that have been out of sync for a long time. Objects above the limit share one line. In a dry run,
@@ -214,7 +247,7 @@ fn of_controller(ProcessReport { process, page }: &ProcessReport<ControllerStatu
 fn long_waits(
     ProcessReport { process, page }: &ProcessReport<ControllerStatus>,
     now: Timestamp,
-) -> Vec<String> {
+) -> Vec<(String, Subject)> {
     let old = |it: &&Waiting| it.since.is_some_and(|since| now.duration_since(since) >= LONG_WAIT);
     let all: Vec<&Waiting> = page.waits.iter().filter(old).filter(|_| !page.dry_run).collect();
     let line = |it: &&Waiting| {
@@ -226,22 +259,34 @@ fn long_waits(
             age(now, *since)
         )
     };
-    let mut lines: Vec<String> = all.iter().take(MAX_NAMED).map(line).collect();
+    let subject = |waits: &[&Waiting]| match waits.iter().all(|it| is_of_adapter(it, page)) {
+        true => Subject::Object(page.controller.clone()),
+        false => Subject::Own,
+    };
+    let named = all.iter().take(MAX_NAMED);
+    let mut lines: Vec<(String, Subject)> = named.map(|it| (line(it), subject(&[it]))).collect();
     let more = all.len().saturating_sub(MAX_NAMED);
     if more > 0 {
         let least = if all.len() == page.waits.len() { "at least " } else { "" };
         let long = words::duration(LONG_WAIT.as_secs_f64());
-        let causes = all.iter().skip(MAX_NAMED);
+        let others: Vec<&Waiting> = all.iter().skip(MAX_NAMED).copied().collect();
         let causes =
-            causes.map(|it| it.reason.as_deref().or(it.waits_for.as_deref()).unwrap_or("in progress"));
+            others.iter().map(|it| it.reason.as_deref().or(it.waits_for.as_deref()).unwrap_or("in progress"));
         let causes: Vec<&str> = causes.collect();
         let causes = grouped(&causes);
-        lines.push(format!(
-            "{} {process}: {least}{more} more for longer than {long}: {causes}",
-            page.controller
-        ));
+        let text =
+            format!("{} {process}: {least}{more} more for longer than {long}: {causes}", page.controller);
+        lines.push((text, subject(&others)));
     }
     lines
+}
+
+/// Whether an object waits for the adapter or for the cloud. The adapter gives no reason while it cannot be reached.
+fn is_of_adapter(object: &Waiting, page: &ControllerStatus) -> bool {
+    match object.reason.as_deref() {
+        Some(reason) => OF_ADAPTER.contains(&reason),
+        None => page.adapter.trouble.is_some(),
+    }
 }
 
 pub(crate) fn breaker(state: BreakerState) -> &'static str {

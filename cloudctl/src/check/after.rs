@@ -14,13 +14,17 @@ use jiff::Timestamp;
 use telemetry::report::{AdapterStatus, ControllerStatus};
 
 use self::controllers::Controllers;
-use super::{About, Check, CheckResult, before, releases};
+use super::{
+    About, Check, CheckResult, before,
+    causes::{Need, to_reconcile},
+    releases,
+};
 use crate::{
     cluster::Cluster,
     missing::Missing,
     options::Component,
     session::Session,
-    status::{self, ProcessReport, StatusReport},
+    status::{self, ProcessReport, Shard, StatusReport, Subject},
 };
 
 const VERSIONS: About = About {
@@ -102,24 +106,35 @@ pub(super) async fn of_nodes(
 /// The checks that need only status pages and Leases.
 pub(super) fn of_pages(status: &StatusReport) -> Vec<Check> {
     let held_back: Vec<String> = status.controllers.iter().flat_map(|it| it.page.held_back.clone()).collect();
-    let unheld = status.shards.iter().filter(|it| it.holder.is_none());
-    let unheld: Vec<String> = unheld.map(|it| format!("{} shard {}", it.controller, it.shard)).collect();
-    let unheld = (!unheld.is_empty()).then(|| format!("no holder: {}", unheld.join(", ")));
     let [cloud, credentials] = cloud(&status.adapters);
     vec![
         versions(&status.adapters, &status.controllers),
         reached(&status.controllers),
         cloud,
         credentials,
-        LEASES.judged(&unheld.into_iter().collect::<Vec<_>>(), format!("{} shards", status.shards.len())),
-        HELD_BACK.judged(&held_back, ""),
+        held(&status.shards),
+        HELD_BACK.judged(&held_back, "").without(vec![Need::Released]),
         troubles(status),
     ]
 }
 
+fn held(shards: &[Shard]) -> Check {
+    let unheld: Vec<&Shard> = shards.iter().filter(|it| it.holder.is_none()).collect();
+    if unheld.is_empty() {
+        return LEASES.ok(format!("{} shards", shards.len()));
+    }
+    let names: Vec<String> =
+        unheld.iter().map(|it| format!("{} shard {}", it.controller, it.shard)).collect();
+    let components = || unheld.iter().map(|it| Component::named(&it.controller));
+    let faults = components().map(|it| it.map(Need::Runs).into_iter().collect()).collect();
+    let lacking = components().flatten().map(Need::Holder).collect();
+    let found = format!("no holder: {}", names.join(", "));
+    LEASES.result(CheckResult::Failed, found).following(faults).without(lacking)
+}
+
 /// Names the first trouble of `cloudctl status`, such as an open breaker, a failing listing, or an object that is out of sync.
 fn troubles(status: &StatusReport) -> Check {
-    match status.troubles.as_slice() {
+    let check = match status.troubles.as_slice() {
         [] if status.adapters.is_empty() && status.controllers.is_empty() => {
             let hint = Some("let cloudctl read a status page first".to_owned());
             Check { hint, ..STATUS.result(CheckResult::Unknown, "not known: no status page was read") }
@@ -129,6 +144,23 @@ fn troubles(status: &StatusReport) -> Check {
         [first, more @ ..] => {
             STATUS.result(CheckResult::Failed, format!("{first} (and {} more)", more.len()))
         }
+    };
+    let subjects: BTreeMap<String, Subject> = status::troubles(status).into_iter().collect();
+    let needs = |it: &String| subjects.get(it).map(needs).unwrap_or_default();
+    check.following(status.troubles.iter().map(needs).collect())
+}
+
+/// What a trouble of `cloudctl status` follows from, if another check reports it, too.
+fn needs(subject: &Subject) -> Vec<Need> {
+    let of = |name: &str, need: fn(Component) -> Need| Component::named(name).map(need).into_iter().collect();
+    match subject {
+        Subject::Leader => vec![Need::Leader],
+        Subject::Cloud => vec![Need::Cloud],
+        Subject::HeldBack => vec![Need::Released],
+        Subject::Link(controller) => of(controller, Need::Adapter),
+        Subject::Shard(controller) => of(controller, Need::Holder),
+        Subject::Object(controller) => Component::named(controller).map(to_reconcile).unwrap_or_default(),
+        Subject::Own => Vec::new(),
     }
 }
 
@@ -153,13 +185,19 @@ fn versions(
 
 fn reached(controllers: &[ProcessReport<ControllerStatus>]) -> Check {
     if controllers.is_empty() {
-        return ADAPTER.result(CheckResult::Failed, "no controller could be read");
+        let needs = Component::CONTROLLERS.map(Need::Runs).to_vec();
+        return ADAPTER.result(CheckResult::Failed, "no controller could be read").following(vec![needs]);
     }
     let trouble = |it: &ProcessReport<ControllerStatus>| {
         it.page.adapter.trouble.as_ref().map(|why| format!("{} {}: {why}", it.page.controller, it.process))
     };
     let troubles: Vec<String> = controllers.iter().filter_map(trouble).collect();
-    ADAPTER.judged(&troubles, format!("{} replicas do", controllers.len()))
+    let failing = controllers.iter().filter(|it| it.page.adapter.trouble.is_some());
+    let failing = failing.filter_map(|it| Component::named(&it.page.controller)).map(Need::Adapter);
+    ADAPTER
+        .judged(&troubles, format!("{} replicas do", controllers.len()))
+        .following(vec![vec![Need::Runs(Component::CloudAdapter)]; troubles.len()])
+        .without(failing.collect())
 }
 
 /// Whether the cloud can be reached, and whether it accepts the credentials, which is not known before it answers.
@@ -172,7 +210,9 @@ fn cloud(adapters: &[ProcessReport<AdapterStatus>]) -> [Check; 2] {
     let Some(leader) = adapters.iter().find(|it| it.page.leader) else {
         let hint = Some("see the adapter's pods".to_owned());
         let found = "no replica of the adapter that was read is the leader";
-        return unreached(Check { hint, ..CLOUD.result(CheckResult::Failed, found) });
+        let cloud = Check { hint, ..CLOUD.result(CheckResult::Failed, found) };
+        let runs = Need::Runs(Component::CloudAdapter);
+        return unreached(cloud.following(vec![vec![runs]]).without(vec![Need::Leader]));
     };
     let AdapterStatus { trouble, trouble_reason, snapshots, scope, .. } = &leader.page;
     let rejects = trouble_reason.as_deref().is_some_and(|it| REJECTED.contains(&it));
@@ -180,10 +220,10 @@ fn cloud(adapters: &[ProcessReport<AdapterStatus>]) -> [Check; 2] {
     let listed = snapshots.iter().filter(|it| it.error.is_some() || it.age_seconds.is_some());
     let errors: Option<Vec<&String>> = listed.map(|it| it.error.as_ref()).collect();
     let fails = errors.and_then(|all| all.first().copied());
+    let failed = |about: About, why: &str| about.result(CheckResult::Failed, why).without(vec![Need::Cloud]);
     match (trouble, fails) {
-        (Some(why), _) if rejects => [CLOUD.ok(""), CREDENTIALS.result(CheckResult::Failed, why)],
-        (Some(why), _) => unreached(CLOUD.result(CheckResult::Failed, why)),
-        (None, Some(why)) => unreached(CLOUD.result(CheckResult::Failed, why)),
+        (Some(why), _) if rejects => [CLOUD.ok(""), failed(CREDENTIALS, why)],
+        (Some(why), _) | (None, Some(why)) => unreached(failed(CLOUD, why)),
         (None, None) => [CLOUD.ok(""), CREDENTIALS.ok(scope.clone().unwrap_or_default())],
     }
 }

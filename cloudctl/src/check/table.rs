@@ -1,6 +1,6 @@
 //! The human-readable report.
 
-use super::{Check, CheckReport, CheckResult};
+use super::{Check, CheckReport, CheckResult, causes};
 use crate::{
     missing::Missing,
     output::{Report, TextOutput, TextStyle},
@@ -26,6 +26,13 @@ impl Report for CheckReport {
         let [all, failed, warned] =
             [self.checks.len(), failed, warned].map(|it| u64::try_from(it).unwrap_or(u64::MAX));
         paper.gap();
+        let causes = causes::causes(&self.checks);
+        if !causes.is_empty() {
+            paper.line(format!("{}:", many(u64::try_from(causes.len()).unwrap_or(u64::MAX), "cause")));
+        }
+        for (check, following) in causes {
+            paper.line(format!("  {}", cause(check, following)));
+        }
         let waiting = if waiting == 0 { String::new() } else { format!("{waiting} waiting, ") };
         let text = format!("{}: {failed} failed, {waiting}{}", many(all, "check"), many(warned, "warning"));
         paper.toned(if failed == 0 { TextStyle::Good } else { TextStyle::Bad }, &text);
@@ -38,6 +45,17 @@ impl Report for CheckReport {
     fn is_well(&self) -> bool {
         self.is_fine()
     }
+}
+
+/// A failed check, without its hint, which its own line has.
+fn cause(check: &Check, following: usize) -> String {
+    let found = if check.found.is_empty() { String::new() } else { format!(": {}", check.found) };
+    let others = match following {
+        0 => String::new(),
+        1 => " (1 other check fails because of it)".to_owned(),
+        more => format!(" ({more} other checks fail because of it)"),
+    };
+    format!("FAILED  {}{found}{others}", check.name)
 }
 
 /// One line: the result, what should be the case, what was found, what to do, and where to read more.

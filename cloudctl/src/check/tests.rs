@@ -1,5 +1,7 @@
 //! Tests of the checks, on objects and pages.
 
+mod causes;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use insta::assert_snapshot;
@@ -58,15 +60,16 @@ fn each_check_has_one_line_with_a_hint_and_a_page() {
         checks,
         missing: Vec::new(),
     };
-    assert_snapshot!(written(&report, Format::Table, false).expect("written"), @r"
+    let text = written(&report, Format::Table, false).expect("written");
+    assert_snapshot!(text.replace(&page::url(""), "https://pages/"), @r"
     Checks of release ccm in a
     ok      the API server is Kubernetes 1.33 or later: 1.34
-    FAILED  the kubelets run with --cloud-provider=external: of 3 nodes, these have neither the taint nor a provider ID: 1: c; set the flag, delete the Node objects and restart these kubelets (docs/install.md#1-kubelets)
-    waits   the nodes are initialised: 1 node waits to be initialised (for 40s); normal for up to 2 minutes; see the Events of the nodes, and `cloudctl explain node NAME` (docs/troubleshoot.md#nodes)
-    warning the controllers have emitted no recent Events of type Warning: 1 × SyncLoadBalancerFailed (3m 5s ago); see kubectl get events --all-namespaces --field-selector type=Warning (docs/troubleshoot.md#events)
-    unknown the API server is Kubernetes 1.33 or later: not known: forbidden; the check needs the right to read this (docs/upgrade.md)
-    unknown the API server is Kubernetes 1.33 or later: not known: no answer; let the API server answer first (docs/upgrade.md)
-    skipped the API server is Kubernetes 1.33 or later: not checked, because this user may not list Secrets; an administrator's `cloudctl check` checks it (docs/upgrade.md)
+    FAILED  the kubelets run with --cloud-provider=external: of 3 nodes, these have neither the taint nor a provider ID: 1: c; set the flag, delete the Node objects and restart these kubelets (https://pages/docs/install.md#1-kubelets)
+    waits   the nodes are initialised: 1 node waits to be initialised (for 40s); normal for up to 2 minutes; see the Events of the nodes, and `cloudctl explain node NAME` (https://pages/docs/troubleshoot.md#nodes)
+    warning the controllers have emitted no recent Events of type Warning: 1 × SyncLoadBalancerFailed (3m 5s ago); see kubectl get events --all-namespaces --field-selector type=Warning (https://pages/docs/troubleshoot.md#events)
+    unknown the API server is Kubernetes 1.33 or later: not known: forbidden; the check needs the right to read this (https://pages/docs/upgrade.md)
+    unknown the API server is Kubernetes 1.33 or later: not known: no answer; let the API server answer first (https://pages/docs/upgrade.md)
+    skipped the API server is Kubernetes 1.33 or later: not checked, because this user may not list Secrets; an administrator's `cloudctl check` checks it (https://pages/docs/upgrade.md)
 
     7 checks: 1 failed, 1 waiting, 1 warning
     ");
@@ -102,7 +105,8 @@ async fn each_check_has_a_hint_and_a_link_to_a_heading_that_exists() {
     for (name, check) in wrong {
         assert!(check.hint.is_some_and(|it| !it.is_empty()), "{name}");
         let link = check.link.expect("a link");
-        let (page, heading) = link.split_once('#').unwrap_or((&link, ""));
+        let link = link.strip_prefix(&page::url("")).expect("a page of the repository");
+        let (page, heading) = link.split_once('#').unwrap_or((link, ""));
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let text = std::fs::read_to_string(root.join(page)).expect(page);
         let mut headings = text.lines().filter(|it| it.starts_with('#')).map(anchor);

@@ -72,16 +72,27 @@ async fn before_an_installation(control_plane: &ControlPlane) {
 
 #[track_caller]
 fn has(said: &Said, line: &str) {
-    assert!(said.out.lines().any(|it| it == line), "{line}\n{}", said.out);
+    assert!(lines(said).iter().any(|it| it == line), "{line}\n{}", said.out);
+}
+
+/// The lines, with the paths of pages instead of their URLs.
+fn lines(said: &Said) -> Vec<String> {
+    let of_this_version = format!("/blob/v{}/", env!("CARGO_PKG_VERSION"));
+    let line = |line: &str| match line.rsplit_once(&of_this_version).zip(line.rsplit_once(" (https://")) {
+        Some(((_, path), (before, _))) => format!("{before} ({path}"),
+        None => line.to_owned(),
+    };
+    said.out.lines().map(line).collect()
 }
 
 /// Repeats a check until its output contains lines with these beginnings and ends.
-async fn until(bed: &Bed, code: i32, lines: &[(&str, &str)]) {
-    eventually(&format!("cloudctl check prints {lines:?}"), 2 * WITHIN, || async {
+async fn until(bed: &Bed, code: i32, wanted: &[(&str, &str)]) {
+    eventually(&format!("cloudctl check prints {wanted:?}"), 2 * WITHIN, || async {
         let said = cloudctl(bed, &["check"]).await;
-        for (begin, end) in lines {
-            let is = |line: &str| line.starts_with(begin) && line.ends_with(end);
-            ensure!(said.out.lines().any(is), "{begin}: {}", said.out);
+        let lines = lines(&said);
+        for (begin, end) in wanted {
+            let is = |line: &String| line.starts_with(begin) && line.ends_with(end);
+            ensure!(lines.iter().any(is), "{begin}: {}", said.out);
         }
         ensure!(said.code == code, "{said:#?}");
         Ok(())
@@ -187,13 +198,20 @@ async fn without_the_adapter(bed: &mut Bed) {
             "see kubectl describe pod (docs/troubleshoot.md#pods-that-do-not-start)",
         ),
         (
-            "FAILED  the controllers reach the adapter: ",
-            "; see the adapter's pods and the controllers' logs (docs/troubleshoot.md)",
+            "waits   the controllers reach the adapter: ",
+            "; first fix: the Deployments are available (docs/troubleshoot.md)",
         ),
         (
-            "FAILED  the adapter reaches the cloud: no replica of the adapter that was read is the leader; ",
-            "see the adapter's pods (docs/troubleshoot.md#reasons-of-the-adapter)",
+            "waits   the adapter reaches the cloud: no replica of the adapter that was read is the leader; ",
+            "first fix: the Deployments are available (docs/troubleshoot.md#reasons-of-the-adapter)",
         ),
+        ("waits   `cloudctl status` reports nothing as not well: ", " (docs/cloudctl.md#status)"),
+        ("2 causes:", ""),
+        (
+            "  FAILED  the Deployments are available: cloud-adapter: 0 of 1 replicas available",
+            " (3 other checks fail because of it)",
+        ),
+        ("  FAILED  the Secret of the certificate authority is filled: cloud-adapter-ca does not exist", ""),
         (
             "unknown the cloud accepts the adapter's credentials: not known: the cloud cannot be reached; ",
             " (docs/troubleshoot.md#reasons-of-the-adapter)",
@@ -203,4 +221,6 @@ async fn without_the_adapter(bed: &mut Bed) {
     let said = cloudctl(bed, &["check", "-o", "json"]).await;
     let report: CheckReport = serde_json::from_str(&said.out).unwrap();
     assert!(report.missing.iter().any(|it| it.source.starts_with(ADAPTER)), "{said:#?}");
+    let waiting = report.checks.iter().filter(|it| it.because == ["the Deployments are available"]);
+    assert_eq!(waiting.count(), 3, "{said:#?}");
 }

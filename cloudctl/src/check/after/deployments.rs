@@ -7,12 +7,13 @@ use k8s_openapi::api::{
 use kube::{Api, ResourceExt as _, api::ListParams};
 
 use super::{
-    super::{About, Check},
+    super::{About, Check, causes::Need},
     starting,
 };
 use crate::{
     cluster::Cluster,
     labels::{component_of, is_of_chart, selector},
+    options::Component,
     pods::{Stopped, stopped},
     release::Release,
 };
@@ -46,20 +47,38 @@ pub(in super::super) async fn check(cluster: &Cluster, release: &Release) -> Che
 /// The hint is about the first pod that does not start.
 pub(in super::super) fn of(all: &[Deployment], pods: &[Pod], events: &[Event]) -> Check {
     let (mut troubles, mut hint) = (Vec::new(), None);
+    let (mut faults, mut without) = (Vec::new(), Vec::new());
     for deployment in all {
         let Some(lacking) = unavailable(deployment) else { continue };
         let cause = cause(deployment, pods, events);
+        faults.push(if cause.is_some() { Vec::new() } else { needs(deployment) });
+        if available(deployment) == 0 {
+            without.extend(component_of(deployment).map(Need::Runs));
+        }
         let text = cause.as_ref().map(|(who, why)| format!(": {who}: {}", why.text)).unwrap_or_default();
         hint = hint.or(cause.map(|(_, why)| why.hint.to_owned()));
         troubles.push(format!("{lacking}{text}"));
     }
     let check = DEPLOYMENTS.judged(&troubles, format!("{} Deployments", all.len()));
-    Check { hint: hint.or(check.hint), ..check }
+    Check { hint: hint.or(check.hint), ..check }.following(faults).without(without)
+}
+
+/// A process that runs, but is not ready, may lack one of these.
+fn needs(deployment: &Deployment) -> Vec<Need> {
+    match component_of(deployment) {
+        Some(Component::CloudAdapter) => vec![Need::Cloud],
+        Some(controller) => vec![Need::Rights(controller), Need::Adapter(controller)],
+        None => Vec::new(),
+    }
+}
+
+fn available(deployment: &Deployment) -> i32 {
+    deployment.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0)
 }
 
 fn unavailable(deployment: &Deployment) -> Option<String> {
     let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-    let available = deployment.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0);
+    let available = available(deployment);
     (available < wanted)
         .then(|| format!("{}: {available} of {wanted} replicas available", deployment.name_any()))
 }

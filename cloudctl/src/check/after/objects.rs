@@ -13,7 +13,11 @@ use k8s_openapi::{
 };
 use kube::{Api, ResourceExt, api::ListParams};
 
-use super::super::{About, Check, CheckResult, before, flags};
+use super::super::{
+    About, Check, CheckResult, before,
+    causes::{Need, to_reconcile},
+    flags,
+};
 use crate::{
     adopt::is_uninitialised,
     cluster::Cluster,
@@ -71,8 +75,10 @@ pub(in super::super) fn of_roles(
         (true, true) => None,
     };
     let controllers = deployed.iter().filter(|it| Component::CONTROLLERS.contains(it));
-    let lacking: Vec<String> = controllers.filter_map(lacking).collect();
-    ROLES.judged(&lacking, format!("{} ClusterRoles", roles.len()))
+    let lacking: Vec<(Component, String)> = controllers.filter_map(|it| Some((*it, lacking(it)?))).collect();
+    let (without, lacking): (Vec<Component>, Vec<String>) = lacking.into_iter().unzip();
+    let without = without.into_iter().map(Need::Rights).collect();
+    ROLES.judged(&lacking, format!("{} ClusterRoles", roles.len())).without(without)
 }
 
 pub(in super::super) async fn authority(cluster: &Cluster, release: &Release) -> Check {
@@ -109,7 +115,8 @@ pub(in super::super) fn of_secrets(all: &[Secret], name: Option<&str>) -> Check 
         |key: &str| secret.data.as_ref().and_then(|data| data.get(key)).is_some_and(|it| !it.0.is_empty());
     let lacking = ["ca.crt", "ca.key"].iter().filter(|key| !filled(key));
     let lacking: Vec<String> = lacking.map(|key| format!("{} has no {key}", secret.name_any())).collect();
-    AUTHORITY.judged(&lacking, secret.name_any())
+    let needs = vec![Need::Runs(Component::CloudAdapter)];
+    AUTHORITY.judged(&lacking, secret.name_any()).following(vec![needs; lacking.len()])
 }
 
 /// Checks that the kubelets wait for the node-controller, and that it initialises their nodes.
@@ -132,7 +139,8 @@ pub(in super::super) fn of_nodes(nodes: &[Node], now: Timestamp) -> Check {
     if !old.is_empty() {
         let old: Vec<String> = old.iter().map(|it| it.name_any()).collect();
         let found = format!("of {} nodes, these have had the taint for 2m: {}", nodes.len(), named(&old));
-        return NODES.result(CheckResult::Failed, found);
+        let needs = to_reconcile(Component::NodeController);
+        return NODES.result(CheckResult::Failed, found).following(vec![needs]);
     }
     let Some(first) = young.iter().filter_map(|it| joined(it)).min() else {
         return NODES.ok(format!("{} nodes", nodes.len()));

@@ -6,13 +6,20 @@ use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::apis::meta::v1::Con
 use kube::{Api, ResourceExt as _, api::ListParams};
 use telemetry::report::grouped;
 
-use super::super::{About, Check, CheckResult, flags::Classes};
-use crate::{cluster::Cluster, missing::Missing, objects::endpoints, words::named};
+use super::super::{
+    About, Check, CheckResult,
+    causes::{Need, to_reconcile},
+    flags::Classes,
+};
+use crate::{cluster::Cluster, missing::Missing, objects::endpoints, options::Component, words::named};
 
 /// The condition of Services, and its reason while the load balancer is created or changed. Source:
 /// service-controller/src/plan/conditions.rs and readiness.rs.
 const READY: &str = "cloudadapter.dev/Ready";
 const PENDING: &str = "LoadBalancerPending";
+/// Reasons that are about the adapter or the cloud, and not about one Service. Source: service-controller/src/error.rs and the contract.
+const FOLLOWING: [&str; 6] =
+    ["AdapterUnreachable", "NotLeader", "Starting", "Draining", "VendorUnavailable", "VendorAuth"];
 
 const SERVICES: About = About {
     name: "the Services of type LoadBalancer have an address and are ready",
@@ -113,7 +120,21 @@ fn of_services(own: &[Service], reasons: &BTreeMap<String, String>) -> Check {
         let found = format!("Services with an address whose load balancer is being changed: {counts}");
         return SERVICES.result(CheckResult::Waiting, found);
     }
-    SERVICES.judged(&troubles, format!("{} Services", own.len()))
+    let faulty = lacking.into_iter().chain(served.into_iter().filter(|it| is_failing(it)));
+    let faults = faulty.map(needs).collect();
+    SERVICES.judged(&troubles, format!("{} Services", own.len())).following(faults)
+}
+
+fn is_failing(service: &Service) -> bool {
+    not_ready(service).is_some_and(|it| it.reason != PENDING)
+}
+
+/// What a Service needs to become ready, unless its condition has a cause of its own.
+fn needs(service: &Service) -> Vec<Need> {
+    match not_ready(service) {
+        Some(it) if it.reason != PENDING && !FOLLOWING.contains(&it.reason.as_str()) => Vec::new(),
+        _ => to_reconcile(Component::ServiceController),
+    }
 }
 
 fn cause<'a>(service: &'a Service, reasons: &'a BTreeMap<String, String>) -> &'a str {
@@ -126,6 +147,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::check::causes::marked;
 
     fn service(name: &str, address: Option<&str>, class: Option<&str>, conditions: &[Value]) -> Service {
         let ingress: Vec<Value> = address.iter().map(|ip| json!({ "ip": ip })).collect();
@@ -174,6 +196,25 @@ mod tests {
         assert_eq!(check.found, "of 1 Services with an address, these have none: 1: default/a");
         let ready = BTreeSet::from(["default/a".to_owned()]);
         assert_eq!(of_endpoints(&all, &ready).result, CheckResult::Ok);
+    }
+
+    #[test]
+    fn services_follow_the_adapter_unless_one_has_its_own_cause() {
+        let cloud = Check { result: CheckResult::Failed, ..Check::default() }.without(vec![Need::Cloud]);
+        let result = |reasons: &[&str]| {
+            let all: Vec<_> =
+                reasons.iter().map(|it| service(it, None, None, &[condition(READY, "False", it)])).collect();
+            let checks = marked(vec![cloud.clone(), of_services(&all, &BTreeMap::new())]);
+            checks[1].result
+        };
+        assert_eq!(result(&["VendorUnavailable", PENDING]), CheckResult::Waiting);
+        assert_eq!(result(&["VendorUnavailable", "VendorQuota"]), CheckResult::Failed);
+        let with_address = service("a", ADDRESS, None, &[condition(READY, "False", "FieldInvalid")]);
+        let all = [with_address, service("b", None, None, &[])];
+        let checks = marked(vec![cloud.clone(), of_services(&all, &BTreeMap::new())]);
+        assert_eq!(checks[1].result, CheckResult::Failed);
+        let checks = marked(vec![cloud, of_services(&all[1..], &BTreeMap::new())]);
+        assert_eq!(checks[1].result, CheckResult::Waiting, "its controller has not written a condition yet");
     }
 
     #[test]
