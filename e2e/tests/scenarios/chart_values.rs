@@ -193,8 +193,13 @@ fn wrong_senses_of_controllers() -> Vec<Wrong> {
         ),
         (
             "a default of an unknown annotation",
-            json!({ "serviceController": { "serviceDefaults": { "intrenal": "true" } } }),
-            "serviceController.serviceDefaults.intrenal: unknown key",
+            json!({ "serviceController": { "serviceDefaults": { "foo": "true" } } }),
+            "serviceController.serviceDefaults.foo: unknown key: use one of those in docs/reference/annotations.md",
+        ),
+        (
+            "a default of a misspelt annotation",
+            json!({ "serviceController": { "serviceDefaults": { "internl": "true" } } }),
+            "serviceController.serviceDefaults.internl: unknown key, did you mean 'internal'?",
         ),
         (
             "a default of the wrong type",

@@ -271,7 +271,11 @@ Takes {given, known}.
 {{- if or $ofPort (and (has $key $rules.keys) (not (has $key $rules.defaultKeys))) -}}
 {{- $faults = append $faults (printf "%s: applies to one Service or port and cannot have a default; set it as an annotation" $place) -}}
 {{- else if not (or (has $key $rules.keys) (regexMatch "^x[.][^.]+[.]." $key)) -}}
-{{- $faults = append $faults (printf "%s: unknown key: use one of those in docs/reference/annotations.md, such as idle-timeout" $place) -}}
+{{- $hint := ": use one of those in docs/reference/annotations.md, such as idle-timeout" -}}
+{{- with include "cloud-controllers.similarKeys" (dict "given" $key "known" $rules.defaultKeys) | fromJsonArray -}}
+{{- $hint = printf ", did you mean '%s'?" (join "' or '" .) -}}
+{{- end -}}
+{{- $faults = append $faults (printf "%s: unknown key%s" $place $hint) -}}
 {{- end -}}
 {{- $ports := join "," $service.healthCheckPorts -}}
 {{- if and (eq $key "health-check.port") (not (has (toString $value) (splitList "," $ports))) -}}
