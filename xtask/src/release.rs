@@ -11,6 +11,7 @@ mod krew;
 mod packed;
 mod prepare;
 mod provenance;
+mod refusal;
 mod registry;
 mod state;
 mod tree;

@@ -9,13 +9,11 @@ use anyhow::{Context, ensure};
 use serde_json::Value;
 
 use super::cosign::{Signer, output};
+use super::refusal::explained;
 use super::{PushArgs, chart, provenance};
 use crate::images::about::IMAGES;
 use crate::step::say;
 use crate::tool::Tool;
-
-const REPAIR: &str =
-    "log in with `docker login` or `crane auth login`; add --http for a registry without TLS";
 
 #[derive(Debug)]
 pub(super) struct Registry {
@@ -43,15 +41,14 @@ impl Registry {
 
     pub(super) fn digest(&self, artifact: &str, tag: &str) -> anyhow::Result<String> {
         let name = format!("{}/{artifact}:{tag}", self.name);
-        let digest = output(self.crane("digest").arg(&name))
-            .with_context(|| format!("cannot find {name}: {REPAIR}"))?;
+        let digest = explained(output(self.crane("digest").arg(&name)), &format!("cannot find {name}"))?;
         Ok(String::from_utf8_lossy(&digest).trim().to_owned())
     }
 
     fn push(&self, layout: &Path, artifact: &str, tag: &str) -> anyhow::Result<()> {
         let name = format!("{}/{artifact}:{tag}", self.name);
         let mut push = self.crane("push");
-        output(push.arg(layout).arg(&name)).map(drop).with_context(|| format!("cannot push {name}: {REPAIR}"))
+        explained(output(push.arg(layout).arg(&name)).map(drop), &format!("cannot push {name}"))
     }
 
     fn crane(&self, verb: &str) -> Command {
@@ -95,10 +92,9 @@ pub(super) fn push(args: &PushArgs) -> anyhow::Result<()> {
             "{artifact} has the digest {digest}, but the provenance names {wanted}; build it again"
         );
         let whole = registry.by_digest(artifact, &digest);
-        signer.artifact(&whole, args.http).with_context(|| format!("cannot sign {whole}: {REPAIR}"))?;
-        signer
-            .provenance(&whole, &predicate, args.http)
-            .with_context(|| format!("cannot attach the provenance to {whole}: {REPAIR}"))?;
+        explained(signer.artifact(&whole, args.http), &format!("cannot sign {whole}"))?;
+        let attached = signer.provenance(&whole, &predicate, args.http);
+        explained(attached, &format!("cannot attach the provenance to {whole}"))?;
         say(&format!("pushed and signed {whole}"));
     }
     Ok(())
