@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
@@ -12,12 +13,15 @@ use e2e_tools::cluster::Programs;
 use e2e_tools::cluster::layout::NODES_MAX;
 use e2e_tools::cluster::up::Cloud;
 use e2e_tools::cluster::{Layout, Order};
-use e2e_tools::{Environment, Terminal, Tool};
+use e2e_tools::{Environment, Estimate, Terminal, Tool};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cargo;
 use crate::step::say;
+
+/// The usual time of the build of the simulated cloud, without those of its crates that this program has, too. On two cores.
+const SIMCLOUD: Duration = Duration::from_mins(5);
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -108,6 +112,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn up(layout: &Layout, nodes: u8, sim: bool) -> anyhow::Result<ExitCode> {
     // This check comes first, because the build takes minutes.
     e2e_tools::cluster::root()?;
+    estimate(sim)?;
     let cloud = if sim { Some(cloud(nodes)?) } else { None };
     let _lock = e2e_tools::cluster::lock(layout)?;
     let order = Order { nodes, cloud, pod_network: true, programs: programs(&Tool::CLUSTER)? };
@@ -131,6 +136,19 @@ fn up(layout: &Layout, nodes: u8, sim: bool) -> anyhow::Result<ExitCode> {
         e2e_tools::cluster::down(layout).await?;
         Ok(ExitCode::from(130))
     })
+}
+
+/// Prints how long the missing programs take to build.
+fn estimate(sim: bool) -> anyhow::Result<()> {
+    let mut estimate = Estimate::default();
+    if sim && !cargo::built("simcloud").is_file() {
+        estimate = estimate.with_rust(SIMCLOUD);
+    }
+    let tools = e2e_tools::missing(&Tool::CLUSTER, &Environment::of_this_process()?)?;
+    if let Some(line) = estimate.with_tools(&tools).line() {
+        say(&line);
+    }
+    Ok(())
 }
 
 fn status(layout: &Layout) -> anyhow::Result<ExitCode> {

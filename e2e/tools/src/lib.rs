@@ -29,6 +29,7 @@ mod compiler;
 pub mod demo;
 mod environment;
 mod error;
+mod estimate;
 mod locate;
 pub mod pages;
 mod progress;
@@ -40,7 +41,8 @@ mod version;
 
 pub use environment::Environment;
 pub use error::Error;
-pub use locate::{Found, Origin, Tools, find};
+pub use estimate::Estimate;
+pub use locate::{Found, Origin, Tools, find, missing};
 pub use progress::{Progress, Quiet, Terminal};
 pub use prometheus::Prometheus;
 pub use tail::tail;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::build::{self, Lock};
 use crate::environment::Environment;
 use crate::error::Error;
-use crate::progress::Progress;
+use crate::progress::{Progress, Quiet};
 use crate::recipe::Recipe;
 use crate::tool::Tool;
 use crate::version::Version;
@@ -85,26 +85,54 @@ impl fmt::Display for Origin {
 ///
 /// Cost: one short-lived process for each candidate outside the cache; `Tool::build_time` if the program is not found and has to be built.
 pub fn find(tool: Tool, environment: &Environment, progress: &mut dyn Progress) -> Result<Found, Error> {
-    let candidates = environment.assets.iter().map(|dir| (Origin::Assets, dir));
-    for (origin, dir) in candidates.chain(environment.path.iter().map(|dir| (Origin::Path, dir))) {
-        match judge(tool, &dir.join(tool.name())) {
-            Verdict::Absent => {}
-            Verdict::PassedOver(why) => progress.note(&format!("{origin}: skipped {why}")),
-            Verdict::Good(path, version) => return Ok(Found { tool, path, version, origin }),
-        }
-    }
-    let recipe = Recipe::read(tool, &environment.modules)?;
+    let recipe = match search(tool, environment, progress)? {
+        Search::Found(found) => return Ok(found),
+        Search::Missing(recipe) => recipe,
+    };
     let found = |path, origin| Found { tool, path, version: tool.version(), origin };
     let path = recipe.executable(&environment.cache);
-    if path.is_file() {
-        return Ok(found(path, Origin::Cache));
-    }
     let lock = Lock::take(&environment.cache, progress)?;
     if path.is_file() {
         // Another process that held the lock may have built the program in the meantime.
         return Ok(found(path, Origin::Cache));
     }
     build::build(&recipe, &environment.cache, &lock, progress).map(|path| found(path, Origin::Built))
+}
+
+/// Returns the programs that [`find`] would have to build.
+///
+/// Cost: one short-lived process for each candidate outside the cache.
+pub fn missing(tools: &[Tool], environment: &Environment) -> Result<Vec<Tool>, Error> {
+    let mut all = Vec::new();
+    for &tool in tools {
+        match search(tool, environment, &mut Quiet)? {
+            Search::Found(_) => {}
+            Search::Missing(_) => all.push(tool),
+        }
+    }
+    Ok(all)
+}
+
+enum Search {
+    Found(Found),
+    Missing(Recipe),
+}
+
+fn search(tool: Tool, environment: &Environment, progress: &mut dyn Progress) -> Result<Search, Error> {
+    let candidates = environment.assets.iter().map(|dir| (Origin::Assets, dir));
+    for (origin, dir) in candidates.chain(environment.path.iter().map(|dir| (Origin::Path, dir))) {
+        match judge(tool, &dir.join(tool.name())) {
+            Verdict::Absent => {}
+            Verdict::PassedOver(why) => progress.note(&format!("{origin}: skipped {why}")),
+            Verdict::Good(path, version) => return Ok(Search::Found(Found { tool, path, version, origin })),
+        }
+    }
+    let recipe = Recipe::read(tool, &environment.modules)?;
+    let path = recipe.executable(&environment.cache);
+    Ok(match path.is_file() {
+        true => Search::Found(Found { tool, path, version: tool.version(), origin: Origin::Cache }),
+        false => Search::Missing(recipe),
+    })
 }
 
 enum Verdict {

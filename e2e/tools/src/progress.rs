@@ -126,7 +126,7 @@ fn spinner(text: String) -> ProgressBar {
 }
 
 /// Formats a duration: `45s`, `3m05s`.
-fn clock(time: Duration) -> String {
+pub(crate) fn clock(time: Duration) -> String {
     let (minutes, seconds) = (time.as_secs() / 60, time.as_secs() % 60);
     if minutes == 0 { format!("{seconds}s") } else { format!("{minutes}m{seconds:02}s") }
 }

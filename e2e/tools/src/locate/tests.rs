@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::compiler;
 
-use super::{Environment, Error, Origin, Progress, Recipe, Tool, find};
+use super::{Environment, Error, Origin, Progress, Recipe, Tool, find, missing};
 
 #[test]
 fn assets_take_precedence_over_the_path() {
@@ -48,6 +48,7 @@ fn cache_is_used_last() {
     let found = find(Tool::Helm, &environment, &mut Notes::default()).unwrap();
 
     assert_eq!((found.origin, found.path), (Origin::Cache, cached));
+    assert_eq!(missing(&[Tool::Helm, Tool::Etcd], &environment).unwrap(), [Tool::Etcd]);
 }
 
 #[test]
