@@ -131,7 +131,7 @@ mod tests {
         let pods = failed("pods", &[&[]], &[Need::Runs(NODES)]);
         let leases = failed("leases", &[&[Need::Runs(NODES)]], &[Need::Holder(NODES)]);
         let nodes = failed("nodes", &[&[Need::Holder(NODES), Need::Cloud]], &[]);
-        let all = [nodes.clone(), pods.clone(), leases.clone()];
+        let all = [nodes.clone(), pods, leases.clone()];
         assert_eq!(because(&all), ["nodes Waiting pods", "pods Failed ", "leases Waiting pods"]);
         let all = marked(all.to_vec());
         assert_eq!(all[0].hint.as_deref(), Some("first fix: pods"));

@@ -198,8 +198,8 @@ fn wrong_senses_of_controllers() -> Vec<Wrong> {
         ),
         (
             "a default of a misspelt annotation",
-            json!({ "serviceController": { "serviceDefaults": { "internl": "true" } } }),
-            "serviceController.serviceDefaults.internl: unknown key, did you mean 'internal'?",
+            json!({ "serviceController": { "serviceDefaults": { "intrenal": "true" } } }),
+            "serviceController.serviceDefaults.intrenal: unknown key, did you mean 'internal'?",
         ),
         (
             "a default of the wrong type",
