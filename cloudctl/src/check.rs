@@ -5,7 +5,6 @@ mod after;
 mod before;
 mod causes;
 mod flags;
-mod page;
 mod releases;
 mod rights;
 mod table;
@@ -24,7 +23,7 @@ use crate::{
     cluster::API_SERVER,
     missing::Missing,
     options::{Common, Component},
-    orphans,
+    orphans, page,
     release::NOT_INSTALLED,
     session::{Session, Usage},
 };

@@ -25,6 +25,7 @@ use crate::{
     kubeconfig::{Unconnected, config},
     labels::selector,
     missing::Missing,
+    page,
 };
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -185,7 +186,7 @@ pub(crate) fn is_held(spec: &LeaseSpec, now: Timestamp) -> bool {
 /// Advises what to do if a permission is missing. A user with `--url` does not need the permission to list pods.
 fn rights(what: &str) -> String {
     let instead = if what == PODS { ", or use --url COMPONENT=URL" } else { "" };
-    format!("bind the roles of docs/cloudctl.md{instead}")
+    format!("bind the roles of {}{instead}", page::url("docs/cloudctl.md"))
 }
 
 /// Explains why the port-forward failed. If the API server refuses the upgrade, the API server's message may be lost.
@@ -218,7 +219,7 @@ mod tests {
         let no = json!({ "kind": "Status", "code": 403, "message": "it is forbidden" });
         let cluster = Cluster::answering(403, &no);
         let why = |missing: Missing| missing.why;
-        let wanted = "it is forbidden: bind the roles of docs/cloudctl.md";
+        let wanted = format!("it is forbidden: bind the roles of {}", page::url("docs/cloudctl.md"));
         assert_eq!(cluster.leases("ccm").await.map_err(why).expect_err("refused"), wanted);
         let pods = cluster.pods(Some("ccm")).await.map_err(why).expect_err("refused");
         assert_eq!(pods, format!("{wanted}, or use --url COMPONENT=URL"));

@@ -29,6 +29,7 @@ mod objects;
 mod options;
 mod orphans;
 mod output;
+mod page;
 mod plan;
 mod pods;
 mod program;

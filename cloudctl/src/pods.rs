@@ -1,5 +1,7 @@
 //! Why a pod does not run, according to its status.
 
+use std::borrow::Cow;
+
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodStatus};
 
 /// Maximum length of a message that is shown, in characters.
@@ -18,7 +20,7 @@ pub(crate) struct Stopped {
     /// The reason, such as `ImagePullBackOff`, and its message.
     pub(crate) text: String,
     /// What the user should do.
-    pub(crate) hint: &'static str,
+    pub(crate) hint: Cow<'static, str>,
 }
 
 impl Stopped {
@@ -94,7 +96,7 @@ fn of_log(line: &str) -> String {
 
 fn of_reason(reason: &str, text: &str) -> Stopped {
     let text = if text.is_empty() { reason.to_owned() } else { format!("{reason}: {text}") };
-    Stopped { text, hint: hint(reason) }
+    Stopped { text, hint: hint(reason).into() }
 }
 
 fn hint(reason: &str) -> &'static str {
@@ -143,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    fn why(status: &Value) -> Option<(String, &'static str)> {
+    fn why(status: &Value) -> Option<(String, Cow<'static, str>)> {
         let pod =
             serde_json::from_value(json!({ "metadata": { "name": "a" }, "status": status })).expect("a pod");
         stopped(&pod).map(|it| (it.text, it.hint))

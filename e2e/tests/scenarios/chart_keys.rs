@@ -13,6 +13,7 @@ fn misspelt_keys_are_refused_with_all_other_faults() {
         "adaptor": {},
         "adapter": { "sim": { "enpoint": "x" }, "limits": { "buckets": { "a": { "rat": 1 } } } },
         "image": { "flavour": "x" },
+        "serviceController": { "serviceDefaults": { "intrenal": "true" } },
         "nodeController": { "tolerations": [{ "kee": "a" }], "resources": { "limit": {} } },
         "logLevel": "inf",
         "routeController": { "clusterCidr": "10.244.0.0/33" },
@@ -26,6 +27,7 @@ fn misspelt_keys_are_refused_with_all_other_faults() {
         "image.flavour: unknown key: use one of: digests, pullPolicy, registry, tag",
         "nodeController.tolerations.0.kee: unknown key, did you mean 'key'?",
         "nodeController.resources.limit: unknown key, did you mean 'limits'?",
+        "serviceController.serviceDefaults.intrenal: unknown key, did you mean 'internal'?",
         "logLevel: unknown log level 'inf'",
         "routeController.clusterCidr: the prefix length of 10.244.0.0/33",
     ] {

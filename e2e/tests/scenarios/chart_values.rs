@@ -197,11 +197,6 @@ fn wrong_senses_of_controllers() -> Vec<Wrong> {
             "serviceController.serviceDefaults.foo: unknown key: use one of those in docs/reference/annotations.md",
         ),
         (
-            "a default of a misspelt annotation",
-            json!({ "serviceController": { "serviceDefaults": { "intrenal": "true" } } }),
-            "serviceController.serviceDefaults.intrenal: unknown key, did you mean 'internal'?",
-        ),
-        (
             "a default of the wrong type",
             json!({ "serviceController": { "serviceDefaults": { "idle-timeout": "5" } } }),
             "serviceController.serviceDefaults.idle-timeout: invalid value \"5\"; set it to a duration such as 90s, 5m or 1h",

@@ -56,7 +56,7 @@ pub(in super::super) fn of(all: &[Deployment], pods: &[Pod], events: &[Event]) -
             without.extend(component_of(deployment).map(Need::Runs));
         }
         let text = cause.as_ref().map(|(who, why)| format!(": {who}: {}", why.text)).unwrap_or_default();
-        hint = hint.or(cause.map(|(_, why)| why.hint.to_owned()));
+        hint = hint.or(cause.map(|(_, why)| why.hint.into_owned()));
         troubles.push(format!("{lacking}{text}"));
     }
     let check = DEPLOYMENTS.judged(&troubles, format!("{} Deployments", all.len()));
@@ -98,7 +98,7 @@ fn cause(deployment: &Deployment, pods: &[Pod], events: &[Event]) -> Option<(Str
     let refused = conditions.find(|it| it.type_ == "ReplicaFailure" && it.status == "True")?;
     let text = refused.message.clone().unwrap_or_default();
     let hint = "change what the API server refuses, such as the Pod Security Standard of the namespace";
-    Some(("no pod".to_owned(), Stopped { text, hint }))
+    Some(("no pod".to_owned(), Stopped { text, hint: hint.into() }))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Why the containers of a pod are not created, according to the Events about the pod.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Event, Pod},
@@ -9,6 +11,7 @@ use kube::{Api, api::ListParams};
 
 use crate::{
     cluster::Cluster,
+    page,
     pods::{Stopped, with_end},
 };
 
@@ -47,14 +50,15 @@ fn at(event: &Event) -> Option<Timestamp> {
     last.max(event.event_time.as_ref().map(|MicroTime(at)| *at))
 }
 
-fn hint(cause: &str) -> &'static str {
+fn hint(cause: &str) -> Cow<'static, str> {
     let is_absent = cause.ends_with(" not found");
     match cause.split_once(' ') {
         Some(("secret", _)) if is_absent => {
-            "create this Secret; docs/install.md#3-the-chart shows how to create the one with the credentials"
+            let page = page::url("docs/install.md#3-the-chart");
+            format!("create this Secret; {page} shows how to create the one with the credentials").into()
         }
-        Some(("configmap", _)) if is_absent => "create this ConfigMap",
-        _ => "see the Events in kubectl describe pod",
+        Some(("configmap", _)) if is_absent => "create this ConfigMap".into(),
+        _ => "see the Events in kubectl describe pod".into(),
     }
 }
 
@@ -91,7 +95,7 @@ mod tests {
         assert!(found.hint.contains("docs/install.md#3-the-chart"), "{found:?}");
         let found = cause(&pod, "ContainerCreating", &events[1..]).expect("a cause");
         assert_eq!(
-            (found.text.as_str(), found.hint),
+            (found.text.as_str(), found.hint.as_ref()),
             ("ContainerCreating: configmap \"b\" not found", "create this ConfigMap")
         );
         let sandbox =

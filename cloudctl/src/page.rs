@@ -1,12 +1,12 @@
 //! The URLs of the pages of the documentation.
 
 /// The chart, whose `home` is the URL of the repository.
-const CHART: &str = include_str!("../../../helm/cloud-controllers/Chart.yaml");
+const CHART: &str = include_str!("../../helm/cloud-controllers/Chart.yaml");
 const HOME: &str = "home: ";
 
 /// Returns the URL of a file of the repository, in the version of this program. The links in the README of the packed chart have the same
 /// form.
-pub(super) fn url(path: &str) -> String {
+pub(crate) fn url(path: &str) -> String {
     let home = CHART.lines().find_map(|line| line.strip_prefix(HOME)).unwrap_or_default();
     format!(
         "{}/blob/v{}/{path}",
