@@ -4,7 +4,7 @@ mod method;
 mod outcome;
 mod timeout;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, request::Parts};
@@ -15,16 +15,19 @@ use tracing::debug;
 
 use self::{
     method::Method,
-    outcome::{Outcome, Verdict, judge},
+    outcome::{Outcome, Verdict, is_starting, judge},
 };
 use crate::{
-    connector::Line,
+    connector::{Address, Line},
     failure::Replaced,
-    replicas::{Pick, Table, Tried},
+    replicas::{Pick, Rank, Table, Tried},
 };
 
 /// How long a call waits for a replica that serves. A failover takes at most 12 s.
 pub const REPLICA_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a call waits before it is sent to replicas that report that they do not serve, because their refusals may name the cause. The
+/// time is longer than a leader's first check of its cloud.
+const ASK_CAUSE_AFTER: Duration = Duration::from_secs(5);
 /// Pause before the same replica is called again after it reported that it does not serve. Each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -32,6 +35,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Sends a request to the first replica that serves, and returns its answer.
 pub(crate) async fn once(request: Request<Body>, table: &Table, max_wait: Duration) -> Outcome {
     let mut search = Search::new(table, max_wait, timeout::read(request.headers()));
+    search.asks_cause = false;
     match search.next().await {
         Some(pick) => pick.line.send(request).await.map_err(Into::into),
         None => search.end(),
@@ -53,6 +57,8 @@ pub(crate) async fn call(request: Request<Body>, table: &Table, max_wait: Durati
         };
         match judge(&answer) {
             Verdict::Final => return answer,
+            // A replica that starts is the leader, so no other replica will serve soon.
+            Verdict::Elsewhere if pick.rank == Rank::NotServing && is_starting(&answer) => return answer,
             verdict @ (Verdict::Elsewhere | Verdict::Broken) => search.failed(&pick, verdict, answer),
         }
     }
@@ -94,10 +100,14 @@ struct Search<'a> {
     table: &'a Table,
     max_wait: Duration,
     deadline: Option<Instant>,
-    /// Time at which the search gives up. `None`: the search has not had to wait for a replica yet.
-    give_up: Option<Instant>,
+    /// When the search began to wait for a replica. `None`: it has not had to wait yet.
+    waits_since: Option<Instant>,
     pause: Duration,
     tried: Tried,
+    /// Whether replicas that do not serve are asked for the cause.
+    asks_cause: bool,
+    /// The replicas that do not serve and that were asked for the cause. Each is asked once for each call.
+    asked: BTreeSet<Address>,
     /// Whether a connection broke during the call.
     broken: bool,
     /// The answer to return if no replica gives a better answer: the first failure after which the call may have been carried out. If every
@@ -108,8 +118,18 @@ struct Search<'a> {
 impl<'a> Search<'a> {
     fn new(table: &'a Table, max_wait: Duration, limit: Option<Duration>) -> Self {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        let (give_up, tried, answer) = (None, Tried::new(), None);
-        Self { table, max_wait, deadline, give_up, pause: FIRST_PAUSE, tried, broken: false, answer }
+        Self {
+            table,
+            max_wait,
+            deadline,
+            waits_since: None,
+            pause: FIRST_PAUSE,
+            tried: Tried::new(),
+            asks_cause: true,
+            asked: BTreeSet::new(),
+            broken: false,
+            answer: None,
+        }
     }
 
     /// Waits for a replica that can be called. Returns `None` if the time is up.
@@ -120,16 +140,25 @@ impl<'a> Search<'a> {
                 return Some(pick);
             }
             let now = Instant::now();
-            let latest = now + self.max_wait;
-            let end = self.deadline.map_or(latest, |deadline| deadline.min(latest));
-            let give_up = *self.give_up.get_or_insert(end);
+            let since = *self.waits_since.get_or_insert(now);
+            let latest = since + self.max_wait;
+            let give_up = self.deadline.map_or(latest, |deadline| deadline.min(latest));
             if now >= give_up {
                 return None;
+            }
+            let ask = since + ASK_CAUSE_AFTER;
+            if self.asks_cause
+                && now >= ask
+                && let Some(pick) = state.borrow().pick_not_serving(&self.asked)
+            {
+                self.asked.insert(pick.address.clone());
+                return Some(pick);
             }
             let until = if self.tried.is_empty() { give_up } else { give_up.min(now + self.pause) };
             tokio::select! {
                 // The sender lives at least as long as this borrow.
                 _changed = state.changed() => (),
+                () = sleep_until(ask), if now < ask && ask < until => (),
                 () = sleep_until(until) => {
                     self.tried.clear();
                     self.pause = self.pause.saturating_mul(2).min(LONGEST_PAUSE);
@@ -151,11 +180,13 @@ impl<'a> Search<'a> {
     /// Records a failed attempt. After the first broken connection, the same replica may be called again over a new connection.
     fn failed(&mut self, pick: &Pick, verdict: Verdict, answer: Outcome) {
         debug!(replica = %pick.address, ?verdict, "Repeating the call to the cloud adapter");
+        let for_cause = pick.rank == Rank::NotServing;
         let once_more = verdict == Verdict::Broken && !self.broken;
-        if !once_more {
+        if !once_more && !for_cause {
             self.tried.insert(pick.address.clone(), pick.rank);
         }
-        if !self.broken {
+        // The refusal of a standby says less than the states of all replicas.
+        if !self.broken && !(for_cause && verdict == Verdict::Elsewhere) {
             self.answer = Some(answer);
         }
         self.broken |= verdict == Verdict::Broken;

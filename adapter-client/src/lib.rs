@@ -17,7 +17,9 @@
 //! - if the call may have been carried out and no answer will arrive: the connection broke during the call, or another replica serves by
 //!   now and the called replica has not responded, for example because its host is gone.
 //!
-//! A call waits up to [`REPLICA_TIMEOUT`] for a replica that serves, which is longer than a failover takes. With a single endpoint, the
+//! A call waits up to [`REPLICA_TIMEOUT`] for a replica that serves, which is longer than a failover takes. After 5 s, the call is sent once
+//! to each replica that reports that it does not serve. If such a replica answers `STARTING`, it is the leader and has not reached its cloud,
+//! and the caller gets this answer, which names the cause. With a single endpoint, the
 //! caller gets an error at once if the endpoint is not reachable, and a broken connection is replaced only once. A stream is repeated until
 //! it has started. If it breaks later, its reader must open a new stream. Calls of services outside the contract are never repeated.
 

@@ -59,6 +59,8 @@ struct Replica {
 /// Preference for a replica. A higher rank is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
+    /// The replica reports that it does not serve. It is called only because its refusal may name the cause.
+    NotServing,
     Silent,
     Serving(u64),
 }
@@ -93,6 +95,13 @@ impl State {
         // If several ranks are equal, this returns the replica with the first address.
         let (rank, address, replica) = ranked.rev().max_by_key(|(rank, ..)| *rank)?;
         Some(Pick { address: address.clone(), rank, line: replica.line.clone() })
+    }
+
+    /// Returns a replica that reports that it does not serve and that was not asked for the cause yet.
+    pub(crate) fn pick_not_serving(&self, asked: &BTreeSet<Address>) -> Option<Pick> {
+        let mut replicas = self.replicas.iter().filter(|(address, _)| !asked.contains(*address));
+        let (address, replica) = replicas.find(|(_, replica)| replica.health == Health::Standby)?;
+        Some(Pick { address: address.clone(), rank: Rank::NotServing, line: replica.line.clone() })
     }
 
     /// Whether a better replica appeared while the called replica has not responded. False if the called replica reports that it does not

@@ -111,7 +111,7 @@ impl Rpc {
             None => Ok(context),
             Some(error) if self_check::answers(Some(error)) => Err(AdapterError::from(error.clone())),
             Some(error) => {
-                let text = format!("the cloud is not reachable yet: {error}");
+                let text = format!("the adapter cannot reach the cloud: {error}");
                 Err(AdapterError::new(Reason::Starting, text))
             }
         }

@@ -24,7 +24,7 @@ pub enum Link {
     Starting,
     /// The last exchange succeeded.
     Up,
-    /// The peer is unreachable.
+    /// The peer is unreachable, or does not serve.
     Down {
         /// Wall-clock time of the first failure.
         since: Timestamp,
@@ -46,7 +46,7 @@ impl fmt::Display for Link {
         match self {
             Self::Starting => f.write_str("not reached yet"),
             Self::Up => f.write_str("reachable"),
-            Self::Down { since, error } => write!(f, "unreachable since {since:.0}: {error}"),
+            Self::Down { since, error } => write!(f, "unavailable since {since:.0}: {error}"),
         }
     }
 }
@@ -136,7 +136,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(30)).await;
         outage.failed("timed out");
         let text = seen.borrow().to_string();
-        assert_eq!(text, "unreachable since 2026-01-01T00:00:00Z: timed out");
+        assert_eq!(text, "unavailable since 2026-01-01T00:00:00Z: timed out");
         outage.answered();
         assert!(seen.borrow().is_up());
     }

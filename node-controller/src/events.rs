@@ -150,7 +150,7 @@ mod tests {
                 reason: Reason::VendorAuth,
                 error: "VENDOR_AUTH: the token was rejected".to_owned(),
             },
-            Refusal::Away { link: "unreachable since 12:00:00 (connection refused)".to_owned() },
+            Refusal::Away { link: "unavailable since 12:00:00 (connection refused)".to_owned() },
             Refusal::Elsewhere { why: "adapter now uses project b, not a".to_owned() },
             Refusal::NoProviderId,
             Refusal::NoAddresses,

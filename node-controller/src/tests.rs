@@ -254,13 +254,25 @@ async fn a_node_of_another_cloud_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_event_of_a_node_names_why_the_adapter_cannot_reach_its_cloud() {
+    let mut world = World::new();
+    let cause = "the adapter cannot reach the cloud: Authenticate: keystone.example:5000: Connection refused";
+    for _ in 0..20 {
+        world.cloud.fail_next("WatchInstances", AdapterError::new(Reason::Starting, cause));
+    }
+    world.kube.put::<Node>(node("a").uninitialised());
+    world.start();
+    eventually("the Event is emitted", || world.has_event("CloudProviderUnavailable", cause)).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn nodes_wait_for_an_unavailable_adapter_with_an_event() {
     let mut world = World::new();
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
     world.cloud.away(true);
     world.kube.put::<Node>(node("a").uninitialised());
     world.start();
-    eventually("the Event is emitted", || world.has_event("CloudProviderUnavailable", "unreachable since"))
+    eventually("the Event is emitted", || world.has_event("CloudProviderUnavailable", "unavailable since"))
         .await;
     tokio::time::sleep(Duration::from_hours(1)).await;
     assert!(world.kube.writes().is_empty());

@@ -143,7 +143,7 @@ mod tests {
             refused(&refusal(Why::OutsideCluster { cluster: "10.0.0.0/16".to_owned() })),
             (
                 WAITS_FOR_CLOUD,
-                waits("the cloud adapter has been unreachable since 12:00:00 (connection refused)"),
+                waits("the cloud adapter has been unavailable since 12:00:00 (connection refused)"),
             ),
             (ROUTE_REMOVAL_HELD, held.note()),
         ];

@@ -51,6 +51,12 @@ pub(super) fn judge(answer: &Outcome) -> Verdict {
     }
 }
 
+/// Whether the adapter leads and is starting. Its message names what it waits for.
+pub(super) fn is_starting(answer: &Outcome) -> bool {
+    let status = answer.as_ref().ok().and_then(|answer| Status::from_header_map(answer.headers()));
+    status.is_some_and(|status| AdapterError::from(&status).reason == Reason::Starting)
+}
+
 /// Classifies an answer by its headers. An error without a message consists of headers only. Source: gRPC over HTTP/2, `Trailers-Only`.
 fn judge_headers(headers: &HeaderMap) -> Verdict {
     let Some(status) = Status::from_header_map(headers) else { return Verdict::Final };

@@ -8,7 +8,10 @@ use std::{
 };
 
 use adapter_client::{AdapterChannel, ChannelSecurity, Connection, Resolve};
-use cloud_api_proto::v1alpha1::{WatchStatusRequest, adapter_service_client::AdapterServiceClient};
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{WatchStatusRequest, adapter_service_client::AdapterServiceClient},
+};
 use futures::{FutureExt as _, future::BoxFuture};
 use tokio::time::Instant;
 use tonic::Code;
@@ -156,6 +159,33 @@ async fn if_no_replica_serves_the_error_names_each() {
     let said = error.message();
     assert!(said.contains(&format!("{} does not serve", a.host_port())), "{said}");
     assert!(said.contains(&gone) && said.contains("refused"), "{said}");
+}
+
+#[tokio::test]
+async fn a_leader_that_cannot_reach_its_cloud_names_the_cause() {
+    let (a, b, channel) = two().await;
+    b.start_by("the adapter cannot reach the cloud: keystone.example:5000: Connection refused").await;
+    a.lead(false).await;
+    no_replica_leads(&channel).await;
+    let start = Instant::now();
+    let error = ask_within(&channel, Duration::from_secs(30)).await.unwrap_err();
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    assert_eq!(AdapterError::from(&error).reason, Reason::Starting, "{error}");
+    assert!(error.message().ends_with("keystone.example:5000: Connection refused"), "{error}");
+    assert_eq!(b.calls(), 1, "it is asked once");
+}
+
+#[tokio::test]
+async fn a_call_that_asked_the_standbys_still_waits_for_a_leader() {
+    let (a, b, channel) = two().await;
+    a.lead(false).await;
+    no_replica_leads(&channel).await;
+    let lead = async {
+        until("the other standby is asked", || b.calls() == 1).await;
+        b.lead(true).await;
+    };
+    let (answer, ()) = tokio::join!(ask_within(&channel, Duration::from_secs(30)), lead);
+    assert_eq!(answer.unwrap(), "b");
 }
 
 #[derive(Debug)]

@@ -69,6 +69,8 @@ pub(crate) struct Replica {
 pub(crate) struct Shared {
     name: &'static str,
     leads: AtomicBool,
+    /// What the replica waits for before it serves. Empty: it is not starting.
+    starts: Mutex<&'static str>,
     /// Number of GetInfo calls that have begun.
     pub(crate) calls: AtomicU32,
     pub(crate) connections: AtomicU32,
@@ -118,6 +120,7 @@ impl Replica {
         let shared = Arc::new(Shared {
             name: setup.name,
             leads: AtomicBool::new(true),
+            starts: Mutex::default(),
             calls: AtomicU32::new(0),
             connections: AtomicU32::new(0),
             tokens: Mutex::default(),
@@ -164,6 +167,12 @@ impl Replica {
         self.health.set_service_status(SERVICE, status).await;
     }
 
+    /// Makes this replica a leader that waits for this before it serves.
+    pub(crate) async fn start_by(&self, waits_for: &'static str) {
+        *self.shared.starts.lock().unwrap() = waits_for;
+        self.health.set_service_status(SERVICE, ServingStatus::NotServing).await;
+    }
+
     /// Makes this replica a standby that still reports that it serves.
     pub(crate) fn lead_in_name_only(&self) {
         self.shared.leads.store(false, Ordering::SeqCst);
@@ -189,6 +198,10 @@ impl Service {
         token.clone_into(&mut self.0.token.lock().unwrap());
         if !tokens.is_empty() && !tokens.contains(token) {
             return Err(AdapterError::new(Reason::CallerUnauthenticated, "unknown caller").into());
+        }
+        let starts = *self.0.starts.lock().unwrap();
+        if !starts.is_empty() {
+            return Err(AdapterError::new(Reason::Starting, starts).into());
         }
         if !self.0.leads.load(Ordering::SeqCst) {
             return Err(AdapterError::new(Reason::NotLeader, "standby").into());

@@ -90,7 +90,7 @@ impl CallHealth {
         }
         match outcome {
             Err(error) if concerns_all(error.reason) => {
-                calls.refusals.entry(call).or_insert_with(Refusal::begin).repeat(call, error);
+                calls.refusals.entry(call).or_insert_with(|| Refusal::begin(began)).repeat(call, began, error);
             }
             // Any other answer means that the adapter accepted the call.
             Ok(()) | Err(_) => {
@@ -155,15 +155,16 @@ impl Calls {
 }
 
 impl Refusal {
-    fn begin() -> Self {
-        let now = Instant::now();
-        Self { why: String::new(), grace: REFUSAL_GRACE, since: now, last: now, logged: None }
+    /// `began`: when the call began. A call may have waited for a replica that serves before it was refused.
+    fn begin(began: Instant) -> Self {
+        let last = Instant::now();
+        Self { why: String::new(), grace: REFUSAL_GRACE, since: began, last, logged: None }
     }
 
-    fn repeat(&mut self, call: &'static str, error: &AdapterError) {
+    fn repeat(&mut self, call: &'static str, began: Instant, error: &AdapterError) {
         let now = Instant::now();
         if now.duration_since(self.last) >= FORGET {
-            *self = Self::begin();
+            *self = Self::begin(began);
         }
         let (why, grace_period) = (error.to_string(), grace(error.reason));
         (self.why, self.grace, self.last) = (why, grace_period, now);
@@ -248,6 +249,17 @@ mod tests {
             tokio::time::advance(REFUSAL_GRACE / 2).await;
             refused(&health, reason);
             assert!(health.readiness().is_err() && health.is_refused("ApplyRoutes"), "{reason} lasts");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_lasts_since_its_call_began() {
+        let (health, starting) = (CallHealth::default(), AdapterError::new(Reason::Starting, "why"));
+        for reported in [false, true] {
+            let began = Instant::now();
+            tokio::time::advance(REFUSAL_GRACE / 2).await;
+            health.record("ApplyRoutes", began, Err(&starting));
+            assert_eq!(health.is_refused("ApplyRoutes"), reported);
         }
     }
 

@@ -8,7 +8,7 @@ mod sources;
 
 use std::time::Duration;
 
-use cloud_api_proto::AdapterError;
+use cloud_api_proto::{AdapterError, Reason};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
@@ -42,6 +42,9 @@ const RECONNECT: Duration = Duration::from_millis(250);
 enum Broken {
     #[error("{}", .0.message)]
     Unreachable(AdapterError),
+    /// The adapter is starting, and its message names what it waits for.
+    #[error("{}", .0.message)]
+    Starting(AdapterError),
     #[error("the adapter denies this controller access: {0}")]
     Refused(AdapterError),
     #[error(transparent)]
@@ -58,6 +61,8 @@ impl From<AdapterError> for Broken {
     fn from(error: AdapterError) -> Self {
         if is_caller_refused(error.reason) {
             Self::Refused(error)
+        } else if error.reason == Reason::Starting {
+            Self::Starting(error)
         } else if is_unreachable(&error) {
             Self::Unreachable(error)
         } else {
@@ -70,7 +75,7 @@ impl Broken {
     /// Returns whether a replacement of the adapter may be the cause. An adapter that is connected but silent is not being replaced.
     fn may_be_replaced(&self) -> bool {
         match self {
-            Self::Unreachable(_) | Self::Adapter(_) | Self::Ended => true,
+            Self::Unreachable(_) | Self::Starting(_) | Self::Adapter(_) | Self::Ended => true,
             Self::Silent | Self::Protocol(_) | Self::Refused(_) => false,
         }
     }
@@ -106,7 +111,7 @@ impl<T: PartialEq + Send + Sync> Mirror<String, T> {
                 continue;
             }
             let retry_after = match &broken {
-                Broken::Adapter(error) => error.retry_after,
+                Broken::Starting(error) | Broken::Adapter(error) => error.retry_after,
                 Broken::Unreachable(_)
                 | Broken::Refused(_)
                 | Broken::Ended

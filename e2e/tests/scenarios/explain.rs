@@ -48,7 +48,7 @@ async fn an_adapter_that_is_away(bed: &mut Bed) {
     waits(bed, "node-controller", "Node", "a").await;
     for name in CONTROLLERS {
         let status: ControllerStatus = page(bed, name, "/status").await;
-        assert!(status.adapter.trouble.is_some_and(|it| it.contains("unreachable since")), "{name}");
+        assert!(status.adapter.trouble.is_some_and(|it| it.contains("unavailable since")), "{name}");
         assert_eq!((status.controller.as_str(), status.held), (name, vec![0]));
     }
     let of_node: ControllerStatus = page(bed, "node-controller", "/status").await;

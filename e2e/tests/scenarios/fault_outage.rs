@@ -28,12 +28,12 @@ async fn controllers_wait_for_an_adapter_and_say_so() {
     service("web").port(80).create(&client).await.unwrap();
 
     for name in CONTROLLERS {
-        bed.unready(name, "unreachable since").await.unwrap();
+        bed.unready(name, "unavailable since").await.unwrap();
     }
     let message = bed.wait_for_event("Node", "a", "CloudProviderUnavailable").await.unwrap();
-    assert!(message.contains("Waiting for the cloud adapter, unreachable since"), "{message}");
+    assert!(message.contains("Waiting for the cloud adapter, unavailable since"), "{message}");
     let message = bed.wait_for_event("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
-    assert!(message.contains("the cloud adapter is unreachable since"), "{message}");
+    assert!(message.contains("the cloud adapter is unavailable since"), "{message}");
     assert!(is_uninitialised(&bed.nodes().get("a").await.unwrap()));
     assert_eq!(bed.cluster.cloud.counts().await.unwrap().total, 0);
 
@@ -91,7 +91,7 @@ async fn all_wait(bed: &mut Bed, number: &str, why: &str) {
     kubelet.pods(&format!("10.244.1{number}.0/24")).register(&client).await.unwrap();
     service(&format!("web-{number}")).port(80).create(&client).await.unwrap();
     for name in CONTROLLERS {
-        bed.unready(name, "unreachable since").await.unwrap();
+        bed.unready(name, "unavailable since").await.unwrap();
     }
     for (kind, name, reason) in [
         ("Node", "new", "CloudProviderUnavailable"),
@@ -173,7 +173,7 @@ async fn controllers_work_on_after_an_api_server_restart() {
 
     bed.cluster.control_plane.stop_apiserver().await.unwrap();
     for name in CONTROLLERS {
-        bed.unready(name, "unreachable since").await.unwrap();
+        bed.unready(name, "unavailable since").await.unwrap();
     }
     bed.cluster.control_plane.start_apiserver().await.unwrap();
 

@@ -330,7 +330,7 @@ async fn silent_adapter_is_reported_on_the_node() {
     world.cloud.hang(true);
     world.kube.put::<Node>(joining("a"));
     world.start();
-    eventually("the Event is emitted", || world.has_event("CloudProviderUnavailable", "unreachable since"))
+    eventually("the Event is emitted", || world.has_event("CloudProviderUnavailable", "unavailable since"))
         .await;
     tokio::time::sleep(LONG).await;
     assert_eq!(world.kube.writes().len(), 0);

@@ -184,6 +184,23 @@ async fn refused_settings_are_not_settled_by_replacement() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn event_and_page_name_why_the_adapter_cannot_reach_its_cloud() {
+    let world = World::start().await;
+    let cause = "the adapter cannot reach the cloud: Authenticate: keystone.example:5000: Connection refused";
+    for _ in 0..20 {
+        world.cloud.fail_next("EnsureLoadBalancer", AdapterError::new(Reason::Starting, cause));
+    }
+    world.service(service("web").port(80));
+    let named = |text: Option<String>| text.is_some_and(|it| it.contains(cause));
+    world
+        .eventually("the Event names the cause", |world| {
+            named(world.event_message("web", "SyncLoadBalancerFailed"))
+        })
+        .await;
+    assert!(named(world.explained("web").waits_for));
+}
+
+#[tokio::test(start_paused = true)]
 async fn explain_shows_unreachable_adapter() {
     let world = World::new();
     world.cloud.away(true);
@@ -214,7 +231,7 @@ async fn explain_shows_unreachable_adapter() {
         .adapter
         .trouble
         .expect("the adapter is unreachable");
-    assert!(trouble.starts_with("the cloud adapter has been unreachable since "), "{trouble}");
+    assert!(trouble.starts_with("the cloud adapter has been unavailable since "), "{trouble}");
     world.cloud.away(false);
     world.eventually_ingress_of("web").await;
     world.quiet().await;

@@ -67,7 +67,7 @@ impl Wire {
                 Fault::Unavailable
             };
             // Log only the host and port of the URL, because some vendors put signatures in the query.
-            VendorError::new(fault, format!("{operation}: {place}: {}", chain(&error.without_url())))
+            VendorError::new(fault, format!("{operation}: {place}: {}", text(&error.without_url())))
         };
         let mut answer = self.0.execute(request).await.map_err(lost)?;
         let (status, headers) = (answer.status(), answer.headers().clone());
@@ -110,15 +110,16 @@ fn too_large(operation: Operation, place: &str) -> VendorError {
     VendorError::new(fault, format!("{operation}: {place}: the answer is larger than {ANSWER_MAX} bytes"))
 }
 
-/// Returns the text of an error and of its causes, which reqwest omits from `Display`.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text = format!("{text}: {next}");
-        cause = next.source();
+/// Returns the text of an error and of its causes, which reqwest omits from `Display`. If there was no connection, the last cause says why,
+/// and the other texts would leave no room for it in an Event.
+fn text(error: &reqwest::Error) -> String {
+    let first: &dyn std::error::Error = error;
+    let texts: Vec<String> =
+        std::iter::successors(Some(first), |error| error.source()).map(ToString::to_string).collect();
+    match texts.last() {
+        Some(last) if error.is_connect() => last.clone(),
+        _ => texts.join(": "),
     }
-    text
 }
 
 #[cfg(test)]
@@ -203,7 +204,7 @@ mod tests {
         let error = wire.execute(read, request.expect("good")).await.expect_err("no vendor listens");
         assert_eq!(error.fault, Fault::Unavailable);
         let text = error.to_string();
-        assert!(text.contains(&format!("List: {address}: ")) && text.contains("refused"), "{text}");
+        assert!(text.starts_with(&format!("List: {address}: Connection refused")), "{text}");
         assert!(!text.contains("signature"), "{text}");
         for (uri, named) in [("https://cloud/v3", "cloud:443"), ("http://[fd00::1]/", "[fd00::1]:80")] {
             assert_eq!(place(&uri.parse().expect("a URL")), named);
