@@ -74,10 +74,12 @@ fn judge(answer: Result<Scope, VendorError>, known: Option<&Scope>) -> Result<Sc
     match known.filter(|known| known.fingerprint != scope.fingerprint) {
         None => Ok(scope),
         Some(known) => {
+            let place = |it: &Scope| format!("project {} in {} at {}", it.project, it.region, it.endpoint);
             let text = format!(
-                "the credentials are now for project {} in {}, but the adapter was started for {} in \
-                {}: restore the credentials, or restart the adapter",
-                scope.project, scope.region, known.project, known.region
+                "the credentials are now for {}, but the adapter was started for {}: restore the endpoint or \
+                 credentials, or restart the adapter",
+                place(&scope),
+                place(known)
             );
             Err(VendorError::new(Fault::Forbidden, text))
         }
@@ -125,6 +127,6 @@ mod tests {
         assert_eq!(judge(Ok(scope("a")), Some(&scope("a"))), Ok(scope("a")));
         let other = judge(Ok(scope("b")), Some(&scope("a"))).expect_err("another scope");
         assert_eq!(other.fault, Fault::Forbidden);
-        assert!(other.message.contains("project b") && other.message.contains("for a"), "{other}");
+        assert!(other.message.contains("project b") && other.message.contains("started for project a"), "{other}");
     }
 }

@@ -7,7 +7,9 @@ mod tests;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use telemetry::report::{AdapterStatus, Breaker, BreakerState, Budget, Explanation, Queue, State, Task};
+use telemetry::report::{
+    AdapterStatus, Breaker, BreakerState, Budget, ControllerStatus, Explanation, Queue, State, Task,
+};
 
 pub(crate) use self::args::ExplainArgs;
 use crate::{
@@ -80,6 +82,10 @@ pub(crate) async fn read(
     let pages = session.pages::<Explanation>(controllers, &path).await;
     let adapters = session.pages::<AdapterStatus>(&[Component::CloudAdapter], "/status.json").await;
     let mut report = report(&object, now, pages, adapters);
+    let failing = match report.is_known() {
+        true => None,
+        false => failing_watch(session.pages::<ControllerStatus>(controllers, "/status").await),
+    };
     if let Some(cluster) = &session.cluster {
         match objects::events(cluster, &object).await {
             Ok(events) => {
@@ -90,7 +96,7 @@ pub(crate) async fn read(
             Err(why) => session.missing.push(why),
         }
         if !report.is_known() && report.unknown.is_none() {
-            report.unknown = Some(objects::why_unknown(cluster, &object).await);
+            report.unknown = Some(objects::why_unknown(cluster, &object, failing).await);
         }
         if let (Object::Service { namespace, name }, true) = (&object, report.has_backends()) {
             match endpoints::any_ready(cluster, namespace, name).await {
@@ -118,6 +124,15 @@ impl ExplainReport {
         let in_sync = |it: &Explanation| it.state == State::Settled && !wants_none(it);
         self.serves_nothing.is_none() && self.explanations.iter().any(|it| in_sync(&it.page))
     }
+}
+
+/// Returns the first failing watch, because of which a controller may not know an object.
+fn failing_watch(pages: Vec<Page<ControllerStatus>>) -> Option<String> {
+    let mut failing = pages.into_iter().filter_map(|page| {
+        let why = page.content.failing_watches.into_iter().next()?;
+        Some(format!("{} {}: {why}", page.content.controller, page.process.name))
+    });
+    failing.next()
 }
 
 /// Whether the Service no longer needs a load balancer.

@@ -189,15 +189,15 @@ pub(crate) fn of_controller(event: Event) -> Option<ObjectEvent> {
     Some(ObjectEvent { at, r#type, reason, from, count, message: event.message.unwrap_or_default() })
 }
 
-/// Returns why no controller reports the object, according to the API server.
-pub(crate) async fn why_unknown(cluster: &Cluster, object: &Object) -> String {
+/// Returns why no controller reports the object, according to the API server. `failing`: a watch of the controllers that fails.
+pub(crate) async fn why_unknown(cluster: &Cluster, object: &Object, failing: Option<String>) -> String {
     match object {
         Object::Node(_) => {
             let nodes: Api<Node> = cluster.all();
             let names =
                 cluster.ask("nodes", async { nodes.list_metadata(&ListParams::default()).await }).await;
             let names = names.map(|all| all.items.iter().map(|it| it.name_any()).collect::<Vec<_>>());
-            unknown(object, names.map(|names| (names, None)))
+            unknown(object, names.map(|names| (names, None)), failing)
         }
         Object::Service { namespace, name } => {
             let services: Api<Service> = cluster.namespaced(namespace);
@@ -206,7 +206,7 @@ pub(crate) async fn why_unknown(cluster: &Cluster, object: &Object) -> String {
                 let it = all.items.iter().find(|it| it.name_any() == *name);
                 (all.items.iter().map(|it| it.name_any()).collect(), it.and_then(why_unmanaged))
             });
-            unknown(object, seen)
+            unknown(object, seen, failing)
         }
     }
 }
@@ -223,7 +223,11 @@ fn why_unmanaged(service: &Service) -> Option<String> {
 }
 
 /// Formats as a sentence why the object is unknown. `seen` contains the names of existing objects, and why this object is not managed.
-fn unknown(object: &Object, seen: Result<(Vec<String>, Option<String>), Missing>) -> String {
+fn unknown(
+    object: &Object,
+    seen: Result<(Vec<String>, Option<String>), Missing>,
+    failing: Option<String>,
+) -> String {
     let (names, unmanaged) = match seen {
         Ok(seen) => seen,
         Err(why) => {
@@ -234,7 +238,8 @@ fn unknown(object: &Object, seen: Result<(Vec<String>, Option<String>), Missing>
         }
     };
     if names.iter().any(|it| it == object.name()) {
-        let why = unmanaged.unwrap_or_else(|| "their caches may not be complete yet".to_owned());
+        let why = unmanaged.or(failing);
+        let why = why.unwrap_or_else(|| "their caches may not be complete yet".to_owned());
         return format!("the object exists, but none of the controllers that were read has it: {why}");
     }
     let near: Vec<&str> =
@@ -283,8 +288,12 @@ mod tests {
                 not known: forbidden",
             ),
         ] {
-            assert_eq!(unknown(&web, seen), text);
+            assert_eq!(unknown(&web, seen, None), text);
         }
+        let exists = || Ok((names(&["web"]), None));
+        assert!(unknown(&web, exists(), None).ends_with("it: their caches may not be complete yet"));
+        let failing = "service-controller sc-1: the watch of services has been unavailable".to_owned();
+        assert!(unknown(&web, exists(), Some(failing.clone())).ends_with(&format!("it: {failing}")));
     }
 
     #[test]

@@ -237,8 +237,9 @@ fn of_adapters(adapters: &[ProcessReport<AdapterStatus>]) -> Vec<(String, Subjec
 fn of_controller(
     ProcessReport { process, page }: &ProcessReport<ControllerStatus>,
 ) -> Vec<(String, Subject)> {
+    let watches = page.failing_watches.iter().map(|why| (why, Subject::Own));
     let links = page.adapter.trouble.iter().map(|why| (why, Subject::Link(page.controller.clone())));
-    let all = links.chain(page.held_back.iter().map(|why| (why, Subject::HeldBack)));
+    let all = watches.chain(links).chain(page.held_back.iter().map(|why| (why, Subject::HeldBack)));
     all.map(|(why, subject)| (format!("{} {process}: {why}", page.controller), subject)).collect()
 }
 

@@ -51,6 +51,8 @@ const OBJECTS: usize = 500;
 const ORPHANS: usize = 200;
 /// Maximum number of objects that `/status` names.
 const NAMED: usize = 10;
+/// Shown instead of the state in the cloud while the adapter works in another scope.
+const IN_ANOTHER_SCOPE: &str = "not known: the adapter works in another part of the cloud";
 
 /// How a controller describes an object from its mirrors. The methods are called only on request.
 pub trait Describe: Send + Sync + 'static {
@@ -156,7 +158,15 @@ pub struct Sources {
     ledgers: Vec<Ledger>,
     queue: Box<dyn QueueView>,
     link: Box<dyn Fn() -> Link + Send + Sync>,
+    watches: Vec<Watch>,
     rehearse: Option<Arc<dyn Rehearse>>,
+}
+
+/// A watch on the API server.
+struct Watch {
+    /// The objects, such as `services`.
+    what: &'static str,
+    link: Box<dyn Fn() -> Link + Send + Sync>,
 }
 
 /// The kind of the objects.
@@ -207,6 +217,11 @@ impl fmt::Debug for Sources {
 }
 
 impl Sources {
+    fn new(kind: Kind, objects: Arc<dyn Describe>, ledgers: Vec<Ledger>, queue: Box<dyn QueueView>) -> Self {
+        let (link, watches) = (Box::new(|| Link::Starting), Vec::new());
+        Self { kind, objects, ledgers, queue, link, watches, rehearse: None }
+    }
+
     /// Creates the sources for a controller whose queue has one key per object.
     pub fn of_each<K: ObjectKey>(
         kind: Kind,
@@ -215,7 +230,7 @@ impl Sources {
         queue: &Queue<K>,
     ) -> Self {
         let places = Box::new(Each(queue.clone()));
-        Self { kind, objects, ledgers, queue: places, link: Box::new(|| Link::Starting), rehearse: None }
+        Self::new(kind, objects, ledgers, places)
     }
 
     /// Creates the sources for a controller that compares all objects in one pass, under one key.
@@ -227,7 +242,7 @@ impl Sources {
         key: K,
     ) -> Self {
         let places = Box::new(All(queue.clone(), key));
-        Self { kind, objects, ledgers, queue: places, link: Box::new(|| Link::Starting), rehearse: None }
+        Self::new(kind, objects, ledgers, places)
     }
 
     /// Sets the mirror that tracks the connection to the adapter.
@@ -240,6 +255,27 @@ impl Sources {
         let cloud = cloud.clone();
         self.link = Box::new(move || cloud.link());
         self
+    }
+
+    /// Adds a mirror of the API server's objects, without which the pages may be wrong.
+    #[must_use]
+    pub fn watching<K, T>(mut self, mirror: &Mirror<K, T>) -> Self
+    where
+        K: Ord + Clone + Send + Sync + 'static,
+        T: Send + Sync + 'static,
+    {
+        let mirror = mirror.clone();
+        self.watches.push(Watch { what: mirror.what(), link: Box::new(move || mirror.link()) });
+        self
+    }
+
+    /// Returns why watches on the API server fail, one line each.
+    fn failing_watches(&self) -> Vec<String> {
+        let failing = self.watches.iter().filter_map(|Watch { what, link }| match link() {
+            link @ Link::Down { .. } => Some(format!("the watch of {what} has been {link}")),
+            Link::Starting | Link::Up => None,
+        });
+        failing.collect()
     }
 
     /// Whether the mirror shows this object, and not another one with the same name.
@@ -364,6 +400,7 @@ impl Explain {
             held,
             listed: Some(sources.objects.listed()),
             adapter: AdapterLink { replica: adapter.replica(), trouble: away.or(refused).or_else(unheard) },
+            failing_watches: sources.failing_watches(),
             queue: WorkQueue {
                 waiting: many(load.waiting),
                 running: many(load.running),
@@ -447,7 +484,26 @@ impl Explain {
         Ok(all.into_iter().map(|(object, since)| (since, object)).collect())
     }
 
+    /// Explains an object, with the causes that concern all objects: another scope of the adapter, and a failing watch.
     fn explain(&self, object: &Object) -> Result<Explanation, Unexplained> {
+        let seen = self.explain_itself(object)?;
+        if !seen.held || seen.state == State::NotOurs {
+            return Ok(seen);
+        }
+        // What the adapter's new scope contains says nothing about the objects that were made in the former scope.
+        if let Err(moved) = self.identity()?.adapter.scope().readiness() {
+            let cloud = vec![IN_ANOTHER_SCOPE.to_owned()];
+            let (state, waits_for) = (State::Waiting, Some(moved));
+            return Ok(Explanation { state, cloud, plan: Vec::new(), waits_for, reason: None, ..seen });
+        }
+        let failing = self.sources()?.failing_watches().into_iter().next();
+        Ok(match failing.filter(|_| seen.waits_for.is_none()) {
+            Some(why) => Explanation { state: State::Waiting, waits_for: Some(why), ..seen },
+            None => seen,
+        })
+    }
+
+    fn explain_itself(&self, object: &Object) -> Result<Explanation, Unexplained> {
         let (Identity { shards, clock, adapter, .. }, sources) = (self.identity()?, self.sources()?);
         let held = shards.has(&object.uid);
         let known = sources.knows(object);

@@ -86,7 +86,8 @@ async fn controller(mut process: Process, settings: Settings) -> anyhow::Result<
     let sources = Sources::of_each(Kind::Node, Arc::new(mirrors.clone()), ledgers, &queue);
     let ledgers = Ledgers { ends: ends.clone(), taints: taints.clone() };
     let rehearsals = Rehearsals { reconciler: Arc::clone(&reconciler), ends, taints };
-    process.explain.by(sources.linked(&mirrors.instances).rehearsed(Arc::new(rehearsals)));
+    let sources = sources.linked(&mirrors.instances).watching(&mirrors.nodes);
+    process.explain.by(sources.rehearsed(Arc::new(rehearsals)));
     lifecycle::start(&mut process, &mirrors, &signs, settings.lifecycle, ledgers);
     let (all, wakes) = (mirrors.clone(), queue.clone());
     process.background("comparison of all nodes", async move {

@@ -168,7 +168,7 @@ impl Reconciler {
         self.trigger.queue.register(&mut process.registry);
         let (objects, ledgers) = (Arc::new(self.mirrors.clone()), vec![self.ledger.clone()]);
         let sources = Sources::of_all(Kind::Node, objects, ledgers, &self.trigger.queue, AllRoutes);
-        let sources = sources.linked(&self.mirrors.routes);
+        let sources = sources.linked(&self.mirrors.routes).watching(&self.mirrors.nodes);
         process.explain.by(sources.rehearsed(Arc::clone(self) as Arc<dyn Rehearse>));
         let measured = [self.mirrors.nodes.measured(), self.mirrors.routes.measured()];
         mirror::register(process.metrics(), measured);

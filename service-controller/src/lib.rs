@@ -99,7 +99,8 @@ impl Components {
         let look = Arc::clone(&reconciler) as Arc<dyn Describe>;
         let sources = Sources::of_each(Kind::Service, look, vec![ledger], &queue);
         let rehearse = Arc::clone(&reconciler) as Arc<dyn Rehearse>;
-        process.explain.by(sources.linked(&mirrors.cloud).rehearsed(rehearse));
+        let sources = sources.linked(&mirrors.cloud).watching(&mirrors.services).watching(&mirrors.nodes);
+        process.explain.by(sources.rehearsed(rehearse));
         Self { queue, mirrors, reconciler, workers }
     }
 

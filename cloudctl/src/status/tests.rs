@@ -75,6 +75,20 @@ fn the_names_are_those_of_the_replicas() {
 }
 
 #[test]
+fn a_failing_watch_is_the_first_trouble_of_a_controller() {
+    let why =
+        "the watch of services has been unavailable since 2026-01-02T03:04:05Z: the API server refuses it";
+    let page_of = ControllerStatus { failing_watches: vec![why.to_owned()], ..controller(&[0, 1]) };
+    let report = report(
+        &session(Vec::new()),
+        Vec::new(),
+        vec![page(Component::ServiceController, "sc-1", page_of)],
+        &[],
+    );
+    assert_eq!(report.troubles.first(), Some(&format!("service-controller sc-1: {why}")));
+}
+
+#[test]
 fn a_namespace_without_controller_leases_is_reported() {
     let held = json!({ "holderIdentity": "it", "renewTime": "2026-01-02T03:04:03.000000Z" });
     let of = |name| shards(&Release::within("nope"), &[], &[lease(name, &held)], now());

@@ -90,7 +90,11 @@ impl CallHealth {
         }
         match outcome {
             Err(error) if concerns_all(error.reason) => {
-                calls.refusals.entry(call).or_insert_with(|| Refusal::begin(began)).repeat(call, began, error);
+                calls
+                    .refusals
+                    .entry(call)
+                    .or_insert_with(|| Refusal::begin(began))
+                    .repeat(call, began, error);
             }
             // Any other answer means that the adapter accepted the call.
             Ok(()) | Err(_) => {

@@ -135,6 +135,16 @@ impl<'a> Move<'a> {
         fields.into_iter().find(|it| it.from != it.to).unwrap_or(fingerprints)
     }
 
+    /// Returns the settings of the adapter that decide the scope and that may have changed.
+    fn settings(&self) -> &'static str {
+        match self.field {
+            // All other fields are the same.
+            "endpoint" => "endpoint",
+            "region" => "region or endpoint",
+            _ => "endpoint or credentials",
+        }
+    }
+
     /// Describes the move in a clause. The clause has at most `most` characters, unless this leaves too few characters for the values.
     fn clause(&self, most: usize) -> String {
         let Self { field, from, to } = self;
@@ -284,10 +294,11 @@ impl ScopeGuard {
         let Some((ours, now)) = state.moved() else { return Ok(()) };
         Err(format!(
             "The cloud adapter now uses {0}, but this controller has worked in {1}. The controller \
-            changes nothing in {0}. Restore the adapter's previous credentials or, if the move is \
-            intended, {2}",
+            changes nothing in {0}. Restore the adapter's previous {2} or, if the move is \
+            intended, {3}",
             now.words(),
             ours.words(),
+            Move::between(ours, now).settings(),
             state.remedy
         ))
     }
@@ -321,8 +332,8 @@ impl ScopeGuard {
             }
         };
         if unread {
-            let text = "this controller has not yet checked whether the adapter's credentials are for the same \
-            project as before";
+            let text = "this controller has not yet checked whether the adapter works in the same part of the \
+            cloud as before";
             return Err(AdapterError::new(Reason::NotLeader, text));
         }
         self.readiness().map_err(|why| AdapterError::new(Reason::NotLeader, why))
@@ -401,6 +412,21 @@ mod tests {
             "{refused}"
         );
         assert!(guard.readiness().is_err());
+    }
+
+    #[test]
+    fn the_text_names_the_settings_that_may_have_moved() {
+        for (kept, settings) in [
+            ("#x project b at u", "Restore the adapter's previous endpoint or, if"),
+            ("#x project b region q at u", "Restore the adapter's previous region or endpoint or, if"),
+            ("#x project a at v", "Restore the adapter's previous endpoint or credentials or, if"),
+        ] {
+            let guard = ScopeGuard::default();
+            guard.read(Some(kept.to_owned()));
+            guard.report(Some(&Scope { endpoint: "v".to_owned(), ..scope("b") }));
+            let text = guard.readiness().expect_err("moved");
+            assert!(text.contains(settings), "{text}");
+        }
     }
 
     const COMMAND: &str =

@@ -1,4 +1,5 @@
 use axum::body::{Body, to_bytes};
+use cloud_api_proto::v1alpha1::Scope;
 use serde_json::Value;
 use tokio::{task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -7,8 +8,9 @@ use tower::ServiceExt as _;
 use super::*;
 use crate::{
     Again,
+    config::Listing,
     queue::Backoff,
-    testing::{BEGIN, FakeCloud, FakeShards},
+    testing::{BEGIN, FakeCloud, FakeKube, FakeShards, Fault, Verb, eventually},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -43,6 +45,7 @@ impl Describe for Shown {
 
 struct World {
     explain: Explain,
+    nodes: Mirror<ObjectName, u32>,
     ledger: Ledger,
     queue: Queue<ObjectName>,
     fake_shards: FakeShards,
@@ -58,11 +61,12 @@ impl World {
         let queue = Queue::new("Nodes", BACKOFF);
         let instances: Mirror<String, u32> = Mirror::new("instances", cloud.clock());
         let sources = Sources::of_each(Kind::Node, Arc::new(Shown), vec![ledger.clone()], &queue);
-        explain.by(sources.linked(&instances));
+        let nodes = Mirror::new("nodes", cloud.clock());
+        explain.by(sources.linked(&instances).watching(&nodes));
         let (controller, shards) = ("node-controller", fake_shards.shards());
         let (adapter, clock, runtime) = (cloud.adapter(), cloud.clock(), Handle::current());
         explain.is_of(Identity { controller, adapter, shards, clock, dry_run: false, runtime });
-        Self { explain, ledger, queue, fake_shards, tasks: JoinSet::new() }
+        Self { explain, nodes, ledger, queue, fake_shards, tasks: JoinSet::new() }
     }
 
     /// Starts a worker of the queue. Each of its reconciles takes ten seconds and fails.
@@ -303,4 +307,59 @@ async fn a_controller_that_has_not_started_says_so() {
     let request = http::Request::get("/status").body(Body::empty()).expect("a good request");
     let answer = routes(explain).oneshot(request).await.expect("infallible");
     assert_eq!(answer.status().as_u16(), 503);
+}
+
+/// Without a watch, an object that was in sync may have changed.
+#[tokio::test(start_paused = true)]
+async fn a_refused_watch_is_shown_and_is_the_cause() {
+    let world = World::new(0..4);
+    assert_eq!((world.one("a").state, world.one("a").waits_for), (State::Settled, None));
+    let kube = FakeKube::new();
+    kube.order(Fault::status(403).on(Verb::List, "nodes"));
+    let api = kube::Api::<k8s_openapi::api::core::v1::Node>::all(kube.client());
+    let follow = world.nodes.follow_kubernetes(api, Listing::Pages, |_node| Some(1), |_change| ());
+    let watches = || world.explain.status().expect("the controller runs").failing_watches;
+    let scenario = async {
+        eventually("the watch is refused", || !watches().is_empty()).await;
+        let why = watches().concat();
+        assert!(why.starts_with("the watch of nodes has been unavailable since "), "{why}");
+        assert!(why.contains(": the API server refuses it: ") && why.contains("403"), "{why}");
+        assert!(why.ends_with("; see `cloudctl check`"), "{why}");
+        let seen = world.one("a");
+        assert_eq!((seen.state, seen.waits_for), (State::Waiting, Some(why)));
+        world.ledger.record_wait(&object("b"), &quota());
+        assert_eq!(world.one("b").reason.as_deref(), Some("VENDOR_QUOTA"), "its own cause is kept");
+        kube.heal();
+        eventually("the watch works", || watches().is_empty()).await;
+        assert_eq!(world.one("a").state, State::Settled);
+    };
+    tokio::select! {
+        () = follow => (),
+        () = scenario => (),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_waits_while_the_cloud_is_another_one() {
+    let world = World::new(0..4);
+    world.ledger.record_plan(&object("b"), &"create load balancer");
+    let guard = world.explain.identity().expect("set").adapter.scope().clone();
+    guard.read(Some("#a project a".to_owned()));
+    guard.remedy("run: kubectl annotate".to_owned());
+    let scope = |project: &str| Scope {
+        project: project.to_owned(),
+        fingerprint: format!("#{project}"),
+        ..Scope::default()
+    };
+    guard.report(Some(&scope("b")));
+    for name in ["a", "b"] {
+        let seen = world.one(name);
+        assert_eq!((seen.state, seen.reason, seen.plan), (State::Waiting, None, Vec::new()), "{name}");
+        assert_eq!(seen.cloud, [IN_ANOTHER_SCOPE]);
+        let why = seen.waits_for.expect("a cause");
+        let scopes = "now uses project b, but this controller has worked in project a";
+        assert!(why.contains(scopes) && why.ends_with("run: kubectl annotate"), "{why}");
+    }
+    guard.report(Some(&scope("a")));
+    assert_eq!(world.one("a").state, State::Settled);
 }

@@ -166,15 +166,23 @@ fn name(object: &impl Resource) -> ObjectName {
 }
 
 pub(super) fn text(error: watcher::Error) -> String {
-    let step = |step: &str, source: kube::Error| format!("{step}: {}", kube_api::Error::from(source));
+    let step = |step: &str, source: kube::Error| refused_or_failed(step, &kube_api::Error::from(source));
     match error {
         watcher::Error::InitialListFailed(source) => step("cannot list", source),
         watcher::Error::WatchStartFailed(source) => step("cannot watch", source),
         watcher::Error::WatchFailed(source) => step("the watch broke", source),
         watcher::Error::WatchError(status) => {
-            format!("the watch ended: {}", kube_api::Error::Refused(status))
+            refused_or_failed("the watch ended", &kube_api::Error::Refused(status))
         }
         watcher::Error::NoResourceVersion => error.to_string(),
+    }
+}
+
+/// The API server's message about a refusal names the ServiceAccount, the verb and the resource.
+fn refused_or_failed(step: &str, error: &kube_api::Error) -> String {
+    match error.status() {
+        Some(403) => format!("the API server refuses it: {error}; see `cloudctl check`"),
+        Some(_) | None => format!("{step}: {error}"),
     }
 }
 

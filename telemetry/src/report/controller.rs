@@ -22,6 +22,8 @@ pub struct ControllerStatus {
     pub listed: Option<bool>,
     /// The adapter that the controller calls.
     pub adapter: AdapterLink,
+    /// Watches on the API server that fail, and why, one line each. The controller does not see changes of their objects.
+    pub failing_watches: Vec<String>,
     /// The work queue.
     pub queue: WorkQueue,
     /// Number of objects that are not ready.

@@ -76,6 +76,7 @@ fn the_pages_of_a_controller_are_read_as_they_are_written() {
     round_trip::<ControllerStatus>(&json!({
         "controller": "service-controller", "version": "0.1.0", "clusterId": "c-1", "shards": 2, "held": [1],
         "listed": true, "adapter": { "replica": null, "trouble": "connection refused" },
+        "failingWatches": ["the watch of services has been unavailable"],
         "queue": { "waiting": 3, "running": 1, "later": 2, "oldestSeconds": 1.25 },
         "unsettled": 2,
         "waits": [{
