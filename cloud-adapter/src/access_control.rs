@@ -118,7 +118,7 @@ async fn cluster_id(api: &ApiServer) -> anyhow::Result<String> {
         tracing::warn!(%error, ?retry_in, "Cannot read the UID of the namespace kube-system");
     };
     (async || api.cluster_id().await).retry(DELAYS).notify(report).await.context(
-        "cannot read the UID of the namespace kube-system: allow the ServiceAccount to get this namespace, or set --cluster-id",
+        "cannot read the UID of the namespace kube-system: allow the ServiceAccount to get this namespace, or set clusterId of the chart (--cluster-id)",
     )
 }
 

@@ -127,6 +127,9 @@ mod tests {
         assert_eq!(judge(Ok(scope("a")), Some(&scope("a"))), Ok(scope("a")));
         let other = judge(Ok(scope("b")), Some(&scope("a"))).expect_err("another scope");
         assert_eq!(other.fault, Fault::Forbidden);
-        assert!(other.message.contains("project b") && other.message.contains("started for project a"), "{other}");
+        assert!(
+            other.message.contains("project b") && other.message.contains("started for project a"),
+            "{other}"
+        );
     }
 }

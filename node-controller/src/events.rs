@@ -174,8 +174,7 @@ mod tests {
 
     #[test]
     fn event_about_an_empty_cloud_names_the_place() {
-        let place =
-            "project demo, region sim-1, endpoint built into adapter-sim (starts empty; use --endpoint)";
+        let place = "project demo, region sim-1, endpoint built into adapter-sim (starts empty; set adapter.sim.endpoint)";
         for name in ["worker-1".to_owned(), "n".repeat(253)] {
             let new = trim_node(&testing::node(&name).build());
             let note = refused(&new, &Refusal::NothingListed { place: place.to_owned() }).note;

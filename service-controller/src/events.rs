@@ -30,7 +30,7 @@ pub(crate) fn about(id: &ServiceId) -> ObjectReference {
 const FAILED: &str = "Error syncing load balancer: ";
 
 const UNNAMED: &str = "The cloud adapter does not support custom load balancer names (no capability lb.name): \
-                       --load-balancer-name-template has no effect";
+                       serviceController.loadBalancerNameTemplate (--load-balancer-name-template) has no effect";
 
 /// Builds the Event that reports `fact`. `id` is the Service whose explain page shows the whole text.
 pub(crate) fn notice(fact: &Fact, id: Option<&ServiceId>) -> Notice {
@@ -136,7 +136,7 @@ pub(crate) fn whole(fact: &Fact) -> Notice {
         Fact::WaitsForBudget(words) => waits_for_budget(words),
         Fact::Grown(members) => {
             let note = format!(
-                "{members}. Node changes are applied, but no new port or wider node-selector. Use \
+                "{members}. Node changes apply, but no new port or wider node-selector. Use \
                  fewer ports or nodes"
             );
             warning("TooManyMembers", "Update", note)
@@ -146,7 +146,7 @@ pub(crate) fn whole(fact: &Fact) -> Notice {
 
 fn ignored(keys: &[String]) -> String {
     let instead = if keys.iter().any(|key| may_be_understood(key)) {
-        "start service-controller with --compat=openstack, or use the lb.cloudadapter.dev annotations"
+        "set serviceController.compat=openstack (--compat), or use the lb.cloudadapter.dev annotations"
     } else {
         "use the lb.cloudadapter.dev annotations"
     };
@@ -178,7 +178,7 @@ pub(crate) fn matches_none(selector: &Selector) -> String {
 fn orphaned(ids: &str) -> Notice {
     let note = format!(
         "No Service uses load balancer {ids} any more. Delete it with `cloudctl orphans --delete`, \
-         or start service-controller with --orphans=delete"
+         or set serviceController.orphans=delete (--orphans)"
     );
     warning("OrphanedLoadBalancer", "Sweep", note)
 }
@@ -195,7 +195,7 @@ fn release_refused(given: &str, owner: &ServiceId) -> Notice {
 fn of_another(ids: &str) -> Notice {
     let note = format!(
         "This controller manages load balancer {ids}, but not the Service's loadBalancerClass. \
-        Restore the class, or restart the controller with the new --load-balancer-class"
+        Restore the class, or set the new one as serviceController.loadBalancerClass"
     );
     warning("LoadBalancerClassChanged", "Sync", note)
 }
@@ -353,25 +353,25 @@ mod tests {
         Warning UpdateLoadBalancerFailed: Error updating load balancer with new hosts [n00 n01 n02] [node names limited, total number of nodes: 3], error: no quota
         Warning UpdateLoadBalancerFailed: Error updating load balancer with new hosts [n00 n01 n02 n03 n04 n05 n06 n07 n08 n09 n10 n11 n12 n13 n14 n15 n16 n17 n18 n19 <3 more>] [node names limited, total number of nodes: 23], error: no quota
         Warning DeleteLoadBalancerFailed: Error deleting load balancer: token expired
-        Warning OrphanedLoadBalancer: No Service uses load balancer lb-1 any more. Delete it with `cloudctl orphans --delete`, or start service-controller with --orphans=delete
+        Warning OrphanedLoadBalancer: No Service uses load balancer lb-1 any more. Delete it with `cloudctl orphans --delete`, or set serviceController.orphans=delete (--orphans)
         Warning OrphanHeld: 12 of 20 load balancers have no Service. The limit is 6 deletions at once, so none is deleted. Delete the unneeded load balancers in the cloud
         Normal OrphanReleased: Deleting load balancer lb-1: no Service uses it, and ConfigMap cloud-controllers-orphans permits its deletion
         Warning ReleaseRefused: The load balancer of default/web is kept, because key u-1 of ConfigMap cloud-controllers-orphans names "default/api". Correct the value or remove the key
-        Warning LoadBalancerClassChanged: This controller manages load balancer lb-1, but not the Service's loadBalancerClass. Restore the class, or restart the controller with the new --load-balancer-class
+        Warning LoadBalancerClassChanged: This controller manages load balancer lb-1, but not the Service's loadBalancerClass. Restore the class, or set the new one as serviceController.loadBalancerClass
         Warning HeldByAnother: Deletion is blocked by finalizer service.kubernetes.io/load-balancer-cleanup, set by a or b. If that controller is gone, check for leftover load balancers, then remove the finalizer
         Warning HeldByAnother: Deletion is blocked by finalizer service.kubernetes.io/load-balancer-cleanup, set by an unknown controller. If that controller is gone, check for leftover load balancers, then remove the finalizer
         Normal CompatibleAnnotations: Deprecated annotations are in effect; replace or remove them: loadbalancer.openstack.org/hostname (new: lb.cloudadapter.dev/hostname: shop.example.com)
-        Warning IgnoredAnnotations: These annotations have no effect: loadbalancer.openstack.org/class, metallb.io/address-pool; start service-controller with --compat=openstack, or use the lb.cloudadapter.dev annotations
-        Normal IgnoredNameTemplate: The cloud adapter does not support custom load balancer names (no capability lb.name): --load-balancer-name-template has no effect
+        Warning IgnoredAnnotations: These annotations have no effect: loadbalancer.openstack.org/class, metallb.io/address-pool; set serviceController.compat=openstack (--compat), or use the lb.cloudadapter.dev annotations
+        Normal IgnoredNameTemplate: The cloud adapter does not support custom load balancer names (no capability lb.name): serviceController.loadBalancerNameTemplate (--load-balancer-name-template) has no effect
         Normal WaitingForBudget: The load balancer waits for the call budget of bucket loadbalancer
-        Warning TooManyMembers: 5 listeners on 5000 nodes make 25000 members, above the limit of 20000 (--max-members-per-service). Node changes are applied, but no new port or wider node-selector. Use fewer ports or nodes
+        Warning TooManyMembers: 5 listeners on 5000 nodes make 25000 members, more than 20000 (serviceController.maxMembersPerService). Node changes apply, but no new port or wider node-selector. Use fewer ports or nodes
         "#);
     }
 
     #[test]
     fn event_about_another_class_is_whole_with_a_uuid() {
         let note = notice(&Fact::OfAnother("u".repeat(36)), Some(&web())).note;
-        assert!(note.ends_with("with the new --load-balancer-class"), "{note}");
+        assert!(note.ends_with("as serviceController.loadBalancerClass"), "{note}");
     }
 
     #[test]

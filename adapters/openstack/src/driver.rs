@@ -115,7 +115,7 @@ impl OpenStackDriver {
         let unknown = |why: &str| {
             let text = format!(
                 "no subnet is given, and the subnet of node {} is not known: {why}; \
-                 start the adapter with --subnet-id",
+                 set adapter.openstack.loadBalancers.subnetId (--subnet-id)",
                 node.provider_id
             );
             kit::invalid("spec.subnets", text)

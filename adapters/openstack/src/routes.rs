@@ -58,7 +58,12 @@ impl Routes {
     }
 
     fn router(&self) -> Result<&str, VendorError> {
-        let none = || VendorError::new(Fault::Unsupported, "routes are not enabled: set --router-id");
+        let none = || {
+            VendorError::new(
+                Fault::Unsupported,
+                "routes are not enabled: set adapter.openstack.routerId of the chart (--router-id)",
+            )
+        };
         self.router.as_deref().ok_or_else(none)
     }
 }

@@ -86,7 +86,7 @@ const POLL: Duration = Duration::from_millis(250);
 
 /// The endpoint in the scope of a cloud inside this process. The cloud's port changes at each start, and no other process uses it. The
 /// controllers show this text if the cloud lists no instances.
-const BUILT_IN: &str = "built into adapter-sim (starts empty; use --endpoint)";
+const BUILT_IN: &str = "built into adapter-sim (starts empty; set adapter.sim.endpoint)";
 
 /// The cloud's address and properties.
 #[derive(Clone, Debug)]

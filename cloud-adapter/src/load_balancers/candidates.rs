@@ -255,7 +255,7 @@ fn owned_by_other<D>(record: &LoadBalancerRecord<D>) -> AdapterError {
 fn no_consent(id: &str, namespace: &str) -> AdapterError {
     let text = format!(
         "load balancer {id} has no owner, and namespace {namespace} may not take it over: tag it with \
-         {DOMAIN}/adopt={namespace}, or start the adapter with --grant {namespace}:adopt={id}"
+         {DOMAIN}/adopt={namespace}, or add {namespace}:adopt={id} to adapter.grants (--grant)"
     );
     AdapterError::new(Reason::OwnedByOther, text).with("vendor_id", id)
 }

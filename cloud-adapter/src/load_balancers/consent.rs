@@ -73,7 +73,7 @@ impl Asked<'_> {
     fn lacks(&self, field: String, what: &str, kind: &str, value: &str) -> Violation {
         let namespace = self.namespace;
         let description = format!(
-            "{what} needs a grant from the operator: start the adapter with --grant {namespace}:{kind}={value}"
+            "{what} needs a grant from the operator: add {namespace}:{kind}={value} to adapter.grants (--grant)"
         );
         Violation { field, description }
     }

@@ -250,8 +250,8 @@ impl<A: Driver> Wish<'_, A> {
                  its owner may set lb.{DOMAIN}/share-with: {namespace}"
             ),
             None => format!(
-                "spec.load_balancer_id: load balancer {vendor_id} is not shared with namespace {namespace}: start the adapter with \
-                 --grant {namespace}:share={vendor_id}"
+                "spec.load_balancer_id: load balancer {vendor_id} is not shared with namespace {namespace}: add \
+                 {namespace}:share={vendor_id} to adapter.grants (--grant)"
             ),
         };
         Err(AdapterError::new(Reason::OwnedByOther, text).with("vendor_id", vendor_id.clone()))

@@ -58,7 +58,7 @@ pub(super) async fn read(client: Client, progress: &Progress) -> anyhow::Result<
         warn!(error = format!("{error:#}"), retry_in = ?delay, "Cannot read the UID of the namespace kube-system");
     };
     attempt.retry(DELAYS).notify(report).await.context(
-        "cannot read the UID of the namespace kube-system: allow the ServiceAccount to get this namespace, or set --cluster-id",
+        "cannot read the UID of the namespace kube-system: allow the ServiceAccount to get this namespace, or set clusterId of the chart (--cluster-id)",
     )
 }
 

@@ -106,7 +106,7 @@ async fn a_hostile_namespace_takes_nothing_and_adoption_is_reversible() {
 /// the nodes. This holds even if the controller has just started and does not know the last valid settings.
 #[tokio::test]
 async fn a_missing_grant_is_reported_and_nodes_are_followed() {
-    const GRANT: &str = "--grant default:subnet=s-1";
+    const GRANT: &str = "add default:subnet=s-1 to adapter.grants";
     let mut bed = Bed::install().await.unwrap();
     bed.start_pods().await.unwrap();
     bed.join("a", None).await.unwrap();

@@ -29,10 +29,7 @@ impl Members {
     }
 
     fn refusal(self) -> Refusal {
-        Refusal::new(
-            "spec.ports",
-            format!("{self}: use fewer ports, or select fewer nodes with node-selector"),
-        )
+        Refusal::new("spec.ports", format!("{self}: use fewer ports, or fewer nodes by node-selector"))
     }
 }
 
@@ -41,7 +38,7 @@ impl fmt::Display for Members {
         let Self { listeners, nodes, most } = self;
         write!(
             f,
-            "{listeners} listeners on {nodes} nodes make {} members, above the limit of {most} (--max-members-per-service)",
+            "{listeners} listeners on {nodes} nodes make {} members, more than {most} (serviceController.maxMembersPerService)",
             self.all()
         )
     }

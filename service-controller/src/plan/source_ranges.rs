@@ -43,7 +43,7 @@ pub(super) fn check_number(ports: usize, ranges: usize, most: usize) -> Option<R
     let all = ports.saturating_mul(ranges);
     (all > most).then(|| {
         let why = format!(
-            "{ranges} source ranges for each of {ports} ports make {all} entries, above the limit of {most} (--max-members-per-service): \
+            "{ranges} source ranges for each of {ports} ports make {all} entries, above the limit of {most} (serviceController.maxMembersPerService): \
              use fewer ranges, or fewer ports"
         );
         Refusal::new("spec.loadBalancerSourceRanges", why)

@@ -106,8 +106,8 @@ async fn ignored_openstack_annotations_are_reported_without_compat() {
     world.node("a").service(service("web").port(80).annotation("loadbalancer.openstack.org/class", "dmz"));
     world.eventually_ingress_of("web").await;
     assert_eq!(world.last_ensure().adoption(), Adoption::Never);
-    let reported = "Warning IgnoredAnnotations web: These annotations have no effect: loadbalancer.openstack.org/class; start \
-                service-controller with --compat=openstack, or use the lb.cloudadapter.dev annotations";
+    let reported = "Warning IgnoredAnnotations web: These annotations have no effect: loadbalancer.openstack.org/class; set \
+                serviceController.compat=openstack (--compat), or use the lb.cloudadapter.dev annotations";
     world.eventually_events(&[reported]).await;
     let n_events =
         |world: &World| world.events().iter().filter(|it| it.contains("IgnoredAnnotations")).count();

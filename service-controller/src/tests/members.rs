@@ -26,8 +26,8 @@ fn add_port(service: &mut Service) {
 async fn too_many_members_are_refused_before_any_call() {
     let world = started(&NODES, 5).await;
     world.service(service("web").port(80).port(81));
-    let reported = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: spec.ports: 2 listeners on 3 nodes make 6 members, above \
-                the limit of 5 (--max-members-per-service): use fewer ports, or select fewer nodes with node-selector";
+    let reported = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: spec.ports: 2 listeners on 3 nodes make 6 members, \
+                more than 5 (serviceController.maxMembersPerService): use fewer ports, or fewer nodes by node-selector";
     world.eventually_events(&[reported]).await;
     world.quiet().await;
     assert_eq!(world.cloud.calls("EnsureLoadBalancer"), 0);
@@ -43,14 +43,14 @@ async fn added_nodes_above_member_limit_refuse_only_new_ports() {
 
     world.node("c");
     world.eventually("the new node is a backend", |world| world.backends() == NODES).await;
-    let reported = "Warning TooManyMembers web: 2 listeners on 3 nodes make 6 members, above the limit of 5 \
-                (--max-members-per-service). Node changes are applied, but no new port or wider node-selector. Use fewer \
+    let reported = "Warning TooManyMembers web: 2 listeners on 3 nodes make 6 members, more than 5 \
+                (serviceController.maxMembersPerService). Node changes apply, but no new port or wider node-selector. Use fewer \
                 ports or nodes";
     world.eventually_events(&[reported]).await;
 
     world.change("web", add_port);
     let refused = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: spec.ports: 3 listeners on 3 nodes make 9 members, \
-                   above the limit of 5 (--max-members-per-service): use fewer ports, or select fewer nodes with node-selector";
+                   more than 5 (serviceController.maxMembersPerService): use fewer ports, or fewer nodes by node-selector";
     world.eventually_events(&[refused]).await;
     world.node("d");
     world.eventually("the load balancer follows the nodes", |world| world.backends().len() == 4).await;

@@ -70,7 +70,8 @@ async fn unsupported_name_template_is_reported_once() {
     world.eventually_ingress_of("web").await;
     assert_eq!(wished(&world), "");
     let reported = "Normal IgnoredNameTemplate web: The cloud adapter does not support custom load \
-                balancer names (no capability lb.name): --load-balancer-name-template has no effect";
+                balancer names (no capability lb.name): serviceController.loadBalancerNameTemplate \
+                (--load-balancer-name-template) has no effect";
     world.eventually_events(&[reported]).await;
     world.node("b");
     world.quiet().await;

@@ -287,8 +287,8 @@ async fn orphan_is_reported_and_kept() {
     assert_eq!(
         reported,
         ["Warning OrphanedLoadBalancer web: No Service uses load balancer lb-uid-web any more. \
-            Delete it with `cloudctl orphans --delete`, or start service-controller with \
-            --orphans=delete"]
+            Delete it with `cloudctl orphans --delete`, or set \
+            serviceController.orphans=delete (--orphans)"]
     );
     assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 1);
     assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 0);

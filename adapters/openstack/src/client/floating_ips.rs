@@ -241,8 +241,8 @@ impl Client {
         let field = "spec.address_pool";
         let invalid = |text: &str| {
             let text = format!(
-                "{field} is not set, and the cloud has {text}: set it, or start the adapter with \
-                 --floating-network-id"
+                "{field} is not set, and the cloud has {text}: set it, or set \
+                 adapter.openstack.loadBalancers.floatingNetworkId (--floating-network-id)"
             );
             Err(VendorError::new(Fault::Invalid, text).in_field(field))
         };

@@ -302,12 +302,21 @@ fn region(keys: &mut Keys, given: &Given) -> Option<String> {
     match regions.as_slice() {
         [region] if region.is_string() => name(region),
         [] => {
-            keys.fault("region_name", "is missing: set it, or use --region");
+            keys.fault(
+                "region_name",
+                "is missing: set it, or adapter.openstack.region of the chart (--region)",
+            );
             None
         }
         _ => {
             let names: Vec<String> = regions.iter().filter_map(name).collect();
-            keys.fault("regions", &format!("select one with --region: {}", names.join(", ")));
+            keys.fault(
+                "regions",
+                &format!(
+                    "select one with adapter.openstack.region of the chart (--region): {}",
+                    names.join(", ")
+                ),
+            );
             None
         }
     }

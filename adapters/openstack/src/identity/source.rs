@@ -138,7 +138,7 @@ impl Files {
             None if clouds.len() == 1 => names(),
             None => {
                 return Err(format!(
-                    "{place}: has several clouds: select one with --cloud or OS_CLOUD: {}",
+                    "{place}: has several clouds: select one with adapter.openstack.cloud of the chart (--cloud) or OS_CLOUD: {}",
                     names()
                 ));
             }
@@ -146,7 +146,7 @@ impl Files {
         let names = names();
         let Some(Value::Object(cloud)) = clouds.remove(&name) else {
             return Err(format!(
-                "{place}: has no cloud {name}, only {names}: select one with --cloud or OS_CLOUD"
+                "{place}: has no cloud {name}, only {names}: select one with adapter.openstack.cloud of the chart (--cloud) or OS_CLOUD"
             ));
         };
         let reported = |faults: Vec<String>| {

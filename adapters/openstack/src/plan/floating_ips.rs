@@ -179,7 +179,7 @@ pub(super) fn not_kept(desired: &DesiredLoadBalancer, site: &Site<'_>) -> Option
     let refusal = || {
         let text = format!(
             "namespace {} already keeps its maximum number of addresses: delete one that is \
-             no longer needed, or start the adapter with a larger --kept-addresses-per-namespace",
+             no longer needed, or increase adapter.openstack.loadBalancers.keptAddressesPerNamespace (--kept-addresses-per-namespace)",
             desired.owner.namespace
         );
         kit::invalid("spec.address_retention", text)

@@ -145,7 +145,10 @@ fn adoption_by_id_needs_consent() {
             (Ok(taken), Some(wanted)) => assert_eq!(taken, wanted, "{what}"),
             (Err(error), None) => {
                 assert_eq!(error.reason, Reason::OwnedByOther, "{what}");
-                assert!(error.message.contains(&format!("--grant shop:adopt={id}")), "{what}: {error}");
+                assert!(
+                    error.message.contains(&format!("add shop:adopt={id} to adapter.grants")),
+                    "{what}: {error}"
+                );
             }
             (other, _) => panic!("{what}: {other:?}"),
         }

@@ -50,7 +50,7 @@ fn foreign_resources_need_a_grant() {
     for (field, change, grant, _) in NAMED {
         let error = check(change, None, &[]).expect_err(field);
         assert_eq!((error.reason, error.violations[0].field.as_str()), (Reason::FieldInvalid, field));
-        assert!(error.message.contains(&format!("--grant {grant}")), "{error}");
+        assert!(error.message.contains(&format!("add {grant} to adapter.grants (--grant)")), "{error}");
         check(change, None, &[grant]).expect(field);
         check(change, None, &[&grant.replacen("shop", "*", 1)]).expect(field);
         check(change, None, &[&grant.replacen("shop", "ops", 1)]).expect_err(field);

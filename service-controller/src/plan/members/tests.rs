@@ -79,7 +79,7 @@ fn member_limit_applies_to_new_load_balancers() {
     let Verdict::Refused(refusal) = verdict(&two, &wanted(&two), MOST, &present) else {
         panic!("not refused");
     };
-    insta::assert_snapshot!(refusal, @"spec.ports: 2 listeners on 11 nodes make 22 members, above the limit of 20 (--max-members-per-service): use fewer ports, or select fewer nodes with node-selector");
+    insta::assert_snapshot!(refusal, @"spec.ports: 2 listeners on 11 nodes make 22 members, more than 20 (serviceController.maxMembersPerService): use fewer ports, or fewer nodes by node-selector");
 }
 
 #[test]
@@ -140,6 +140,6 @@ fn source_ranges_are_bounded_with_the_ports_that_they_are_for() {
     assert_eq!(judge(&[80, 81], &ranges), Ok(()));
     let refusals = judge(&[80, 81, 82], &ranges).expect_err("30 exceed the limit of 20");
     let text = "spec.loadBalancerSourceRanges: 10 source ranges for each of 3 ports make 30 entries, above the limit of 20 \
-                (--max-members-per-service): use fewer ranges, or fewer ports";
+                (serviceController.maxMembersPerService): use fewer ranges, or fewer ports";
     assert_eq!(refusals.iter().map(ToString::to_string).collect::<Vec<_>>(), [text]);
 }

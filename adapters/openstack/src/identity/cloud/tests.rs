@@ -143,10 +143,13 @@ fn errors_beside_auth_name_the_key_and_the_fix() {
         (r#"{"cert": "a.pem"}"#, "cert: client certificates are not supported: remove it"),
         (r#"{"profile": "acme"}"#, "profile: vendor profiles are not supported: set auth_url"),
         (r#"{"identity_api_version": "2"}"#, "identity_api_version: only 3 is supported: remove it"),
-        (r#"{"region_name": null}"#, "region_name: is missing: set it, or use --region"),
+        (
+            r#"{"region_name": null}"#,
+            "region_name: is missing: set it, or adapter.openstack.region of the chart (--region)",
+        ),
         (
             r#"{"region_name": "", "regions": ["a", {"name": "b"}]}"#,
-            "regions: select one with --region: a, b",
+            "regions: select one with adapter.openstack.region of the chart (--region): a, b",
         ),
         (r#"{"interface": "private"}"#, "interface: invalid interface: use public, internal or admin"),
         (r#"{"compute_endpoint_override": "nova"}"#, "compute_endpoint_override: invalid address of an HTTP"),

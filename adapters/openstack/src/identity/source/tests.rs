@@ -83,12 +83,17 @@ fn new_credentials_are_read_from_the_secrets_file() {
 #[test]
 fn file_errors_name_the_place_without_the_text() {
     for (name, clouds, cloud, wanted) in [
-        ("several", CLOUDS, None, "has several clouds: select one with --cloud or OS_CLOUD: prod, test"),
+        (
+            "several",
+            CLOUDS,
+            None,
+            "has several clouds: select one with adapter.openstack.cloud of the chart (--cloud) or OS_CLOUD: prod, test",
+        ),
         (
             "unknown",
             CLOUDS,
             Some("staging"),
-            "has no cloud staging, only prod, test: select one with --cloud",
+            "has no cloud staging, only prod, test: select one with adapter.openstack.cloud",
         ),
         ("no password", CLOUDS, Some("prod"), "clouds.prod.auth.password: is missing"),
         ("no clouds", "cloud: {}", None, "has no section clouds"),

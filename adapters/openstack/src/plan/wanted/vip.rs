@@ -57,12 +57,13 @@ impl Vip {
         let mut vip = Self::default();
         for (at, family) in families.iter().enumerate() {
             vip.families.insert(*family == IpFamily::Ipv4);
-            let (flag, default) = match family {
+            let (value, flag, default) = match family {
                 // The configured default subnet may not be in the network that the Service sets.
                 IpFamily::Ipv4 => {
-                    ("subnet-id", options.subnet_id.as_ref().filter(|_| parameters.network.is_none()))
+                    let default = options.subnet_id.as_ref().filter(|_| parameters.network.is_none());
+                    ("subnetId", "subnet-id", default)
                 }
-                IpFamily::Ipv6 => ("ipv6-subnet-id", options.ipv6_subnet_id.as_ref()),
+                IpFamily::Ipv6 => ("ipv6SubnetId", "ipv6-subnet-id", options.ipv6_subnet_id.as_ref()),
                 IpFamily::Unspecified => {
                     return Err(invalid("spec.ip_families", "unknown IP family: use one of: IPV4, IPV6"));
                 }
@@ -71,7 +72,7 @@ impl Vip {
             let subnet = said.or(default).cloned();
             let missing = || {
                 let text = format!(
-                    "has no subnet for IP family {}: set one, or start the adapter with --{flag}",
+                    "has no subnet for IP family {}: set one, or set adapter.openstack.loadBalancers.{value} (--{flag})",
                     at + 1
                 );
                 invalid("spec.subnets", text)
