@@ -186,7 +186,8 @@ impl<'a> Search<'a> {
             self.tried.insert(pick.address.clone(), pick.rank);
         }
         // The refusal of a standby says less than the states of all replicas.
-        if !self.broken && !(for_cause && verdict == Verdict::Elsewhere) {
+        let says_less = for_cause && verdict == Verdict::Elsewhere;
+        if !self.broken && !says_less {
             self.answer = Some(answer);
         }
         self.broken |= verdict == Verdict::Broken;
