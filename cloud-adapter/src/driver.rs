@@ -173,7 +173,7 @@ pub trait Driver:
     /// Reads one load balancer by the vendor's ID, as complete as in a listing. The default is for vendors without such a read: the runtime
     /// lists the collection instead. Drivers that would need several calls keep the default.
     ///
-    /// The runtime calls this function while a user waits for one load balancer, if a listing has more pages than there are waiting users.
+    /// The runtime calls this function while a user waits for one load balancer, if no more users wait than a listing has pages.
     ///
     /// Cost: one vendor call.
     fn look_up(
@@ -190,7 +190,7 @@ pub trait Driver:
     /// balancers. `None` (the default): one call proves nothing, and the runtime lists the collection instead. Drivers that create load
     /// balancers without tags also return `None`.
     ///
-    /// The runtime calls this function before a create while a user waits, if a listing has more pages than there are waiting users. Load
+    /// The runtime calls this function before a create while a user waits, if no more users wait than a listing has pages. Load
     /// balancers with the key's name but without tags are known only from the last listing. The cache settings and the caller limit the age
     /// of this listing. If a third party has created such a load balancer since then, the runtime creates another load balancer for the
     /// key.
@@ -344,7 +344,8 @@ pub struct Description {
     pub deduplication: Deduplication,
     /// Maximum number of IDs in one [`InstanceLookup::get_batch`].
     pub batch: usize,
-    /// Delay before the first poll after a step that the vendor executes asynchronously. The delay doubles after each poll, up to 15 s.
+    /// Delay before the first poll after a step that the vendor executes asynchronously. The delay doubles after each poll, up to 15 s. While
+    /// a user waits for one load balancer, the runtime polls earlier or later: when steps of this operation have been done so far.
     pub poll: Duration,
     /// Typical duration of operations, by RPC name.
     pub expected_latency: Vec<(&'static str, Duration)>,

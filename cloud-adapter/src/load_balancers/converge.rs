@@ -9,13 +9,14 @@ mod failing;
 mod handle;
 mod observe;
 mod order;
+mod pace;
 mod report;
 mod state;
 mod tasks;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cloud_api_proto::{
     AdapterError,
@@ -26,7 +27,7 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument as _, Span, field::Empty};
 
-use self::{executor::Executor, state::Task, tasks::Tasks};
+use self::{executor::Executor, pace::Pace, state::Task, tasks::Tasks};
 pub(crate) use self::{
     failing::Failure,
     handle::{Handle, Progress},
@@ -61,6 +62,7 @@ pub(crate) struct Converger<D: Driver> {
     tracker: TaskTracker,
     replica: Replica,
     tasks: Mutex<Tasks<Handle<D::Detail>>>,
+    pace: Mutex<Pace>,
     memories: Memories<D::Step, Arc<Record<D>>>,
 }
 
@@ -71,6 +73,7 @@ impl<D: Driver> Converger<D> {
         rpc: &Rpc,
         tracker: TaskTracker,
     ) -> Self {
+        let pace = Mutex::new(Pace::new(driver.describe().poll));
         Self {
             driver,
             grants: Arc::clone(&rpc.grants),
@@ -81,12 +84,17 @@ impl<D: Driver> Converger<D> {
             tracker,
             replica: rpc.replica.clone(),
             tasks: Mutex::default(),
+            pace,
             memories: Memories::default(),
         }
     }
 
     pub(crate) fn is_running(&self, key: &LoadBalancerKey) -> bool {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).get(&name(key)).is_some()
+    }
+
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the number of tasks for which users wait, counted up to `most`.

@@ -16,7 +16,7 @@ use super::{
     super::{decide::End, memory::name},
     Converger, Order, Progress,
     handle::newer,
-    state::{Event, State, Task, Write},
+    state::{Event, Pause, State, Task, Write},
 };
 use crate::{
     driver::{Driver, Step as _},
@@ -56,12 +56,12 @@ impl<D: Driver> Executor<D> {
                     self.observe(not_before, polls).await.unwrap_or_else(Event::Failed)
                 }
                 State::Writing(write) => self.write(write).await,
-                State::Waiting { delay, waits_for } => {
+                &State::Waiting { delay, pause, ref waits_for } => {
                     let (done, total) = (self.task.done, self.task.total);
                     let (waits_for, failure) = (waits_for.clone(), self.task.failure().cloned());
                     self.progress.send_replace(Progress::Working { done, total, waits_for, failure });
                     self.count.now(TaskState::Waiting);
-                    let event = self.wait(*delay).await;
+                    let event = self.wait(delay, pause).await;
                     self.count.now(TaskState::Working);
                     event
                 }
@@ -92,14 +92,32 @@ impl<D: Driver> Executor<D> {
         result.map_or_else(Event::WriteFailed, Event::Written)
     }
 
-    async fn wait(&self, delay: Duration) -> DriverEvent<D> {
+    async fn wait(&self, delay: Duration, pause: Pause) -> DriverEvent<D> {
         let mut orders = self.orders.clone();
+        let next = async {
+            match self.paced(pause) {
+                Some(delay) => {
+                    tokio::time::sleep(delay).await;
+                    Instant::now()
+                }
+                None => tick(self.term.since(), delay).await,
+            }
+        };
         tokio::select! {
             biased;
             () = newer(&mut orders, self.order.number) => Event::Replaced,
             error = self.term.clone().ended() => Event::Failed(error),
-            tick = tick(self.term.since(), delay) => Event::Elapsed(tick),
+            at = next => Event::Elapsed(at),
         }
+    }
+
+    /// Returns the delay before the next poll, if the load balancer is polled alone while the cloud makes the last change.
+    fn paced(&self, pause: Pause) -> Option<Duration> {
+        if pause == Pause::Backoff || !self.is_worth_a_read() {
+            return None;
+        }
+        let last = self.task.history.last.as_ref()?;
+        Some(self.converger.pace().delay(last.step.operation().name, last.at.elapsed()))
     }
 
     /// Publishes the result, and removes the task from the running tasks, unless there is a newer order.

@@ -16,7 +16,7 @@ use super::{
     state::{Event, Observation},
 };
 use crate::{
-    driver::{Driver, Lookup, VendorError},
+    driver::{Driver, Lookup, Step as _, VendorError},
     snapshot::{LookedUp, View},
 };
 
@@ -43,6 +43,7 @@ impl<D: Driver> Executor<D> {
         polls: bool,
     ) -> Result<DriverEvent<D>, AdapterError> {
         self.term.check()?;
+        let asked = Instant::now();
         let Found { view, absent } = self.search(not_before, polls).await?;
         let Self { converger, order, task, .. } = self;
         let own = view.items.iter().filter(|record| record.belongs_to(&self.key));
@@ -57,6 +58,9 @@ impl<D: Driver> Executor<D> {
         let decision = decide(&*converger.driver, &converger.grants, &order.goal, &order.fence, &observed)?;
         if matches!(decision, Decision::Create(_)) {
             self.check_addresses()?;
+        }
+        if polls {
+            self.learn(asked, matches!(decision, Decision::Wait(_)));
         }
         Ok(Event::Observed(Observation { decision, proof, fresh, vendor_ids }))
     }
@@ -73,17 +77,34 @@ impl<D: Driver> Executor<D> {
                 return Ok(found);
             }
         }
-        let session = self.session(if polls { Priority::Lifecycle } else { Priority::Interactive });
+        let is_urgent = !polls || self.is_awaited();
+        let session = self.session(if is_urgent { Priority::Interactive } else { Priority::Lifecycle });
         let Converger { snapshot, driver, .. } = &*self.converger;
         Ok(Found::new(snapshot.at_least(Some(not_before), &**driver, &session).await?))
     }
 
-    /// Returns whether to read only the load balancers of the key. This is the case if a user waits and fewer users wait than a listing has
-    /// pages.
-    fn is_worth_a_read(&self) -> bool {
+    /// Learns how long the cloud takes for a change from a poll that began at `asked`.
+    fn learn(&self, asked: Instant, is_busy: bool) {
+        let Some(last) = self.task.history.last.as_ref().filter(|_| self.task.is_changing()) else { return };
+        let (operation, at) = (last.step.operation().name, last.at);
+        let mut pace = self.converger.pace();
+        if is_busy {
+            pace.busy(operation, asked.duration_since(at));
+        } else {
+            pace.done(operation, at.elapsed());
+        }
+    }
+
+    /// Returns whether to read only the load balancers of the key. This is the case if a user waits and no more users wait than a listing
+    /// has pages.
+    pub(super) fn is_worth_a_read(&self) -> bool {
         let pages = self.converger.snapshot.pages().unwrap_or_default();
-        let user_waits = self.user_waits && matches!(self.order.goal, Goal::Present(..));
-        user_waits && pages > 1 && self.converger.awaited(pages) < pages
+        self.is_awaited() && self.converger.awaited(pages + 1) <= pages
+    }
+
+    /// Returns whether a user waits for the load balancer to serve.
+    fn is_awaited(&self) -> bool {
+        self.user_waits && matches!(self.order.goal, Goal::Present(..))
     }
 
     /// Returns the ID of the key's load balancer, if there is exactly one. No proof is needed here, because a load balancer rarely

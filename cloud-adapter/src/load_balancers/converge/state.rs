@@ -37,12 +37,21 @@ pub(super) enum State<D, S> {
     Observing { not_before: Instant, polls: bool },
     /// Make one write. The write is already in the history, so that a panic does not lose it.
     Writing(Write<S>),
-    /// Wait until the delay has passed or a newer order arrives.
-    Waiting { delay: Duration, waits_for: String },
+    /// Wait until the delay has passed or a newer order arrives. If `pause` is [`Pause::Change`], the executor may use a shorter delay.
+    Waiting { delay: Duration, pause: Pause, waits_for: String },
     /// Publish the result, unless there is a newer order.
     Ending { result: Result<End<D>, AdapterError>, not_before: Instant },
     /// Do nothing.
     Ended,
+}
+
+/// What a task waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pause {
+    /// The cloud is making the last write, which it has accepted.
+    Change,
+    /// A retry, a proof, or a change by others. The delay grows.
+    Backoff,
 }
 
 #[derive(Clone, Debug)]
@@ -220,11 +229,14 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
                 return State::Ending { result: Ok(end), not_before };
             }
             Decision::Observe if fresh => return no_step(now),
-            Decision::Observe if proof > now => return self.wait_unless_stuck(self.sure_reads(), now),
+            Decision::Observe if proof > now => {
+                return self.wait_unless_stuck(Pause::Backoff, self.sure_reads(), now);
+            }
             Decision::Observe => return State::Observing { not_before: proof, polls: false },
             Decision::Wait(waits_for) => {
                 self.failing = self.failing.take().and_then(Failing::cloud_works);
-                return self.wait_unless_stuck(waits_for, now);
+                let pause = if self.is_changing() { Pause::Change } else { Pause::Backoff };
+                return self.wait_unless_stuck(pause, waits_for, now);
             }
             Decision::Create(steps) => (steps, WriteKind::Create),
             Decision::Write(steps) => (steps, WriteKind::Change),
@@ -240,8 +252,8 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
         // While reads may not show the last create yet, any other create could produce a duplicate.
         let early = if kind == WriteKind::Create { proof > now } else { self.repeats(&step, now) };
         if early {
-            return self
-                .wait(format!("waits until the cloud shows the last change; the next step is: {step}"));
+            let text = format!("waits until the cloud shows the last change; the next step is: {step}");
+            return self.wait(Pause::Backoff, text);
         }
         let step = Arc::new(step);
         let before = self.history.last.take();
@@ -271,7 +283,7 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
         self.failing = None;
         self.refused = None;
         self.delay = self.cloud.poll;
-        self.wait(format!("waits until the cloud shows the change: {step}"))
+        self.wait(Pause::Change, format!("waits until the cloud shows the change: {step}"))
     }
 
     fn write_failed(&mut self, write: Write<S>, error: VendorError, now: Instant) -> State<D, S> {
@@ -290,17 +302,17 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
         self.refused = matches!(error.fault, Fault::Busy | Fault::NotFound).then_some(step);
         let without_former = kind == WriteKind::Create && may_be_due_to_former(error.fault);
         if without_former && self.history.former.take().is_some() {
-            return self.wait(format!(
-                "{failure}; the adapter retries without the properties of the former load balancer"
-            ));
+            let text =
+                format!("{failure}; the adapter retries without the properties of the former load balancer");
+            return self.wait(Pause::Backoff, text);
         }
         match error.fault {
             // Another change of the object is in progress, or the object has disappeared, so the task observes again.
-            Fault::Busy | Fault::NotFound => self.wait_unless_stuck(failure, now),
+            Fault::Busy | Fault::NotFound => self.wait_unless_stuck(Pause::Backoff, failure, now),
             // The task checks the outcome first. It repeats the step only when reads are reliable.
             Fault::OutcomeUnknown if self.unknown < UNKNOWN_MAX => {
                 self.unknown += 1;
-                self.wait(checks_first(&failure))
+                self.wait(Pause::Backoff, checks_first(&failure))
             }
             Fault::OutcomeUnknown
             | Fault::Budget
@@ -345,15 +357,20 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
         self.history.last.as_ref().is_some_and(|last| *last.step == *step && now < last.shows)
     }
 
-    fn wait(&self, waits_for: String) -> State<D, S> {
-        State::Waiting { delay: self.delay, waits_for }
+    /// Returns whether the cloud is making a change that this task requested, and no write has failed since.
+    pub(super) fn is_changing(&self) -> bool {
+        self.done > 0 && self.refused.is_none() && self.failing.is_none() && self.unknown == 0
+    }
+
+    fn wait(&self, pause: Pause, waits_for: String) -> State<D, S> {
+        State::Waiting { delay: self.delay, pause, waits_for }
     }
 
     /// Waits, unless there has been no progress for too long.
-    fn wait_unless_stuck(&self, waits_for: String, now: Instant) -> State<D, S> {
+    fn wait_unless_stuck(&self, pause: Pause, waits_for: String, now: Instant) -> State<D, S> {
         let since = self.history.last.as_ref().map_or(self.started, |last| last.at.max(self.started));
         if now.duration_since(since) <= STUCK {
-            return self.wait(waits_for);
+            return self.wait(pause, waits_for);
         }
         let text = format!("no progress for {} minutes: {waits_for}", STUCK.as_secs() / 60);
         let error = AdapterError::new(Reason::VendorUnavailable, text);

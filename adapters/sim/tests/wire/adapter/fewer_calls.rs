@@ -141,7 +141,7 @@ async fn reads_before_a_write_do_not_count_after_it() {
     bench.adapter.ensured(&first).await;
     let failed = json!({ "respond": { "status": 503 } });
     let rule =
-        json!({ "match": { "operation": "ListLoadBalancers" }, "when": { "next": 1 }, "action": failed });
+        json!({ "match": { "operation": "GetLoadBalancer" }, "when": { "next": 1 }, "action": failed });
     bench.cloud.fault(rule).await;
     let second = bench.adapter.request("web", spec([tcp(80), tcp(443)]), &[backend(1)]).await;
     refused(bench.adapter.ensure(&second).await);

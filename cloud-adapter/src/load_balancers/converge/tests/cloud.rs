@@ -1,4 +1,4 @@
-//! A fake cloud with load balancers. It lists one load balancer per page, and records how it was read.
+//! A fake cloud with load balancers, which records how it was read.
 
 use cloud_api_proto::v1alpha1::{Instance, LoadBalancerState, Route, Scope};
 use tokio::time::sleep;
@@ -24,15 +24,22 @@ pub(super) enum Read {
     Find,
 }
 
-/// Writes go to the vendor and do not change this cloud.
-#[derive(Debug, Default)]
+/// Writes go to the vendor. They change this cloud only if it was made by [`Cloud::creating`].
+#[derive(Debug)]
 pub(super) struct Cloud {
     items: Mutex<Vec<Balancer>>,
+    page_size: usize,
     reads: Mutex<Vec<(Read, Instant)>>,
+    /// How long the creation of a load balancer takes.
+    takes: Option<Duration>,
+    /// The load balancer of the last plan.
+    planned: Mutex<Option<LoadBalancer>>,
+    /// When the last load balancer becomes ready.
+    ready: Mutex<Option<Instant>>,
 }
 
 impl Cloud {
-    /// Creates a cloud with load balancers of these keys, all of which the vendor is still changing.
+    /// Creates a cloud with load balancers of these keys, all of which the vendor is still changing. It lists one load balancer per page.
     pub(super) fn changing(owners: &[&str]) -> Self {
         let items = owners.iter().enumerate().map(|(id, owner)| {
             let summary = LoadBalancer {
@@ -43,7 +50,27 @@ impl Cloud {
             };
             LoadBalancerRecord::new(summary, ())
         });
-        Self { items: Mutex::new(items.collect()), ..Self::default() }
+        Self { items: Mutex::new(items.collect()), ..Self::empty() }
+    }
+
+    /// Creates an empty cloud in which the creation of a load balancer takes this time.
+    pub(super) fn creating(takes: Duration) -> Self {
+        Self { takes: Some(takes), page_size: 100, ..Self::empty() }
+    }
+
+    fn empty() -> Self {
+        Self {
+            items: Mutex::default(),
+            page_size: 1,
+            reads: Mutex::default(),
+            takes: None,
+            planned: Mutex::default(),
+            ready: Mutex::default(),
+        }
+    }
+
+    pub(super) fn paged(self, page_size: usize) -> Self {
+        Self { page_size, ..self }
     }
 
     /// Returns the reads since the last call, and the times at which the reads began.
@@ -55,7 +82,22 @@ impl Cloud {
         self.reads.lock().expect("whole").push((read, Instant::now()));
         let milliseconds = if read == Read::Find { 1_000 } else { 10 };
         sleep(Duration::from_millis(milliseconds)).await;
-        self.items.lock().expect("whole").clone()
+        let mut items = self.items.lock().expect("whole");
+        let is_ready = self.ready.lock().expect("whole").is_some_and(|at| at <= Instant::now());
+        if let Some(last) = items.last_mut().filter(|_| is_ready) {
+            last.summary.state = LoadBalancerState::Active.into();
+        }
+        items.clone()
+    }
+
+    fn create(&self, takes: Duration) -> String {
+        let mut items = self.items.lock().expect("whole");
+        let vendor_id = format!("lb-{}", items.len());
+        let planned = self.planned.lock().expect("whole").take().expect("planned before");
+        let summary = LoadBalancer { vendor_id: vendor_id.clone(), ..planned };
+        items.push(LoadBalancerRecord::new(summary, ()));
+        *self.ready.lock().expect("whole") = Some(Instant::now() + takes);
+        vendor_id
     }
 }
 
@@ -74,8 +116,9 @@ impl Collection<Balancer> for Cloud {
     ) -> Result<Page<Balancer>, VendorError> {
         let from: usize = cursor.map_or(0, |cursor| cursor.at().parse().expect("a number"));
         let items = self.read(Read::Page).await;
-        let next = (from + 1 < items.len()).then(|| (from + 1).to_string().into());
-        Ok(Page { items: items.into_iter().skip(from).take(1).collect(), next, total: None })
+        let to = from + self.page_size;
+        let next = (to < items.len()).then(|| to.to_string().into());
+        Ok(Page { items: items.into_iter().skip(from).take(self.page_size).collect(), next, total: None })
     }
 }
 
@@ -133,6 +176,13 @@ impl Driver for Cloud {
         fence: &Fence,
         observed: Option<&Balancer>,
     ) -> Result<Vec<Create>, VendorError> {
+        let planned = LoadBalancer {
+            key: Some(desired.key.clone()),
+            state: LoadBalancerState::Pending.into(),
+            applied_hash: desired.hash.clone(),
+            ..LoadBalancer::default()
+        };
+        *self.planned.lock().expect("whole") = Some(planned);
         WriteOnly.plan(desired, fence, observed)
     }
 
@@ -164,6 +214,7 @@ impl Driver for Cloud {
     }
 
     async fn execute(&self, session: &Session, step: &Create) -> Result<Outcome, VendorError> {
-        WriteOnly.execute(session, step).await
+        let outcome = WriteOnly.execute(session, step).await?;
+        Ok(self.takes.map_or(outcome, |takes| Outcome::Created(self.create(takes))))
     }
 }
