@@ -106,6 +106,7 @@ impl Adapter {
     #[must_use]
     pub fn over(channel: impl Into<AdapterChannel>, cluster: Cluster, clock: &Clock) -> Self {
         let prefix = format!("{:x}", clock.now().as_millisecond());
+        let scope = ScopeGuard::of_cluster(&cluster.id);
         let identity = Arc::new(Identity { cluster, prefix, counter: AtomicU64::new(0) });
         Self {
             channel: channel.into(),
@@ -113,7 +114,7 @@ impl Adapter {
             metrics: AdapterMetrics::default(),
             call_health: CallHealth::default(),
             pending: PendingCalls::default(),
-            scope: ScopeGuard::default(),
+            scope,
             shards: None,
             only_looks: false,
         }

@@ -2,7 +2,8 @@
 //!
 //! An adapter that is started with another project's credentials finds none of this cluster's objects there. So their absence from the
 //! listings proves nothing, and the controller would create duplicates. Therefore the controller changes nothing until the operator
-//! confirms the move, or until a search shows that nothing was made in the former scope.
+//! confirms the move, or until a search shows that nothing was made in the former scope. The same applies to another cluster ID, with which
+//! the load balancers made so far are those of another cluster.
 
 use std::sync::Arc;
 
@@ -15,8 +16,15 @@ use crate::{
 };
 
 /// The name of each field in the description of a scope, and its name in an Event.
-const FIELDS: [(&str, &str); 4] =
-    [("account", "account"), ("project", "project"), ("region", "region"), ("at", "endpoint")];
+const FIELDS: [(&str, &str); 5] = [
+    (CLUSTER, CLUSTER_FIELD),
+    ("account", "account"),
+    ("project", "project"),
+    ("region", "region"),
+    ("at", "endpoint"),
+];
+const CLUSTER: &str = "cluster";
+const CLUSTER_FIELD: &str = "cluster ID";
 /// The text before the command with which the operator accepts a move to another scope.
 pub(crate) const RUN: &str = "run: ";
 /// Minimum length of a value of a scope in an Event, in characters.
@@ -52,6 +60,8 @@ impl ScopeAcceptances {
 
 #[derive(Clone, Debug, Default)]
 struct State {
+    /// The cluster ID of this controller. Empty: no cluster ID is compared.
+    cluster_id: String,
     known: Known,
     reported: Option<Mark>,
     /// The region that the adapter reported last. Empty: no region.
@@ -91,9 +101,9 @@ pub(crate) struct Mark(pub(crate) String);
 
 impl Mark {
     /// `None`: the adapter reports no fingerprint.
-    fn of(scope: &Scope) -> Option<Self> {
+    fn of(scope: &Scope, cluster_id: &str) -> Option<Self> {
         let Scope { account, project, region, endpoint, fingerprint } = scope;
-        let fields = FIELDS.iter().zip([account, project, region, endpoint]);
+        let fields = FIELDS.iter().zip([cluster_id, account, project, region, endpoint]);
         let words = fields.filter(|(_, value)| !value.is_empty());
         let words = words.fold(String::new(), |text, ((name, _), value)| format!("{text} {name} {value}"));
         (!fingerprint.is_empty()).then(|| Self(format!("{fingerprint}{words}")))
@@ -103,8 +113,21 @@ impl Mark {
         self.0.split(' ').next().unwrap_or_default()
     }
 
+    /// Returns the description of the scope, without the cluster.
     fn words(&self) -> &str {
-        self.0.split_once(' ').map_or(self.0.as_str(), |(_, words)| words)
+        let all = self.0.split_once(' ').map_or(self.0.as_str(), |(_, words)| words);
+        let value = all.strip_prefix(CLUSTER).and_then(|rest| rest.strip_prefix(' '));
+        value.and_then(|rest| rest.split_once(' ')).map_or(all, |(_, words)| words)
+    }
+
+    /// Whether this scope may be another one. A scope that was stored without a cluster ID is the same for each cluster ID.
+    fn differs(&self, other: &Self) -> bool {
+        self.is_of_other_cluster(other) || self.fingerprint() != other.fingerprint()
+    }
+
+    fn is_of_other_cluster(&self, other: &Self) -> bool {
+        let (here, there) = (self.value(0), other.value(0));
+        !here.is_empty() && !there.is_empty() && here != there
     }
 
     /// Returns the value of the n-th field in the description, or an empty text if the description does not contain the field.
@@ -126,7 +149,8 @@ struct Move<'a> {
 impl<'a> Move<'a> {
     fn between(from: &'a Mark, to: &'a Mark) -> Self {
         let named = |value: &'a str| if value.is_empty() { "none" } else { value };
-        let fields = FIELDS.iter().enumerate().map(|(n, (_, field))| Self {
+        let cluster = usize::from(!from.is_of_other_cluster(to));
+        let fields = FIELDS.iter().enumerate().skip(cluster).map(|(n, (_, field))| Self {
             field,
             from: named(from.value(n)),
             to: named(to.value(n)),
@@ -141,14 +165,20 @@ impl<'a> Move<'a> {
             // All other fields are the same.
             "endpoint" => "endpoint",
             "region" => "region or endpoint",
+            CLUSTER_FIELD => "clusterId (--cluster-id)",
             _ => "endpoint or credentials",
         }
     }
 
+    /// Returns who moved, and where this is set.
+    fn who(&self) -> &'static str {
+        if self.field == CLUSTER_FIELD { "controller" } else { "adapter" }
+    }
+
     /// Describes the move in a clause. The clause has at most `most` characters, unless this leaves too few characters for the values.
     fn clause(&self, most: usize) -> String {
-        let Self { field, from, to } = self;
-        let text = |from: &str, to: &str| format!("adapter now uses {field} {to}, not {from}");
+        let (Self { field, from, to }, who) = (self, self.who());
+        let text = |from: &str, to: &str| format!("{who} now uses {field} {to}, not {from}");
         let values = most.saturating_sub(text("", "").chars().count());
         let (from_length, to_length) = (from.chars().count(), to.chars().count());
         // If one value is short, the other value may be longer.
@@ -161,7 +191,7 @@ impl State {
     /// Returns the scope in which this controller has worked, and the other scope that the adapter uses now.
     fn differs(&self) -> Option<(&Mark, &Mark)> {
         match (&self.known, &self.reported) {
-            (Known::This(ours), Some(now)) if ours.fingerprint() != now.fingerprint() => Some((ours, now)),
+            (Known::This(ours), Some(now)) if ours.differs(now) => Some((ours, now)),
             (_, _) => None,
         }
     }
@@ -184,6 +214,14 @@ impl State {
 }
 
 impl ScopeGuard {
+    /// Returns a guard that also checks that this controller uses the cluster ID with which it has worked so far.
+    #[must_use]
+    pub(crate) fn of_cluster(cluster_id: &str) -> Self {
+        let guard = Self::default();
+        guard.state.send_modify(|state| state.cluster_id = cluster_id.to_owned());
+        guard
+    }
+
     /// Records the scope that the adapter reported. A report without a scope has no effect.
     pub(crate) fn report(&self, scope: Option<&Scope>) {
         let Some(scope) = scope else { return };
@@ -191,7 +229,8 @@ impl ScopeGuard {
             state.region.clone_from(&scope.region);
             false
         });
-        let Some(mark) = Mark::of(scope) else { return };
+        let mark = Mark::of(scope, &self.state.borrow().cluster_id);
+        let Some(mark) = mark else { return };
         self.state.send_if_modified(|state| {
             if state.known == Known::First {
                 state.known = Known::This(mark.clone());
@@ -231,8 +270,8 @@ impl ScopeGuard {
     pub fn place(&self) -> String {
         let state = self.state.borrow();
         let Some(mark) = &state.reported else { return String::new() };
-        // The account is left out, because the project identifies the place, and an Event is short.
-        let fields = FIELDS.iter().enumerate().skip(1).map(|(n, (_, field))| (field, mark.value(n)));
+        // The cluster is no place, and the account is left out, because the project identifies the place, and an Event is short.
+        let fields = FIELDS.iter().enumerate().skip(2).map(|(n, (_, field))| (field, mark.value(n)));
         let words =
             fields.filter(|(_, value)| !value.is_empty()).map(|(field, value)| format!("{field} {value}"));
         words.collect::<Vec<_>>().join(", ")
@@ -292,13 +331,25 @@ impl ScopeGuard {
     pub fn readiness(&self) -> Result<(), String> {
         let state = self.state.borrow();
         let Some((ours, now)) = state.moved() else { return Ok(()) };
+        let change = Move::between(ours, now);
+        if change.field == CLUSTER_FIELD {
+            return Err(format!(
+                "This controller now uses cluster ID {}, but has worked with {}. Load balancers that it made are those of \
+                another cluster now, so the controller changes nothing in the cloud. Restore {} or, if the change is \
+                intended, {}",
+                change.to,
+                change.from,
+                change.settings(),
+                state.remedy
+            ));
+        }
         Err(format!(
             "The cloud adapter now uses {0}, but this controller has worked in {1}. The controller \
             changes nothing in {0}. Restore the adapter's previous {2} or, if the move is \
             intended, {3}",
             now.words(),
             ours.words(),
-            Move::between(ours, now).settings(),
+            change.settings(),
             state.remedy
         ))
     }
@@ -365,6 +416,26 @@ mod tests {
         }
         guard.report(Some(&scope("b")));
         assert!(guard.may_show(Some("#a")).is_err(), "another scope is reported");
+    }
+
+    #[test]
+    fn another_cluster_id_is_a_move() {
+        for (kept, moved) in [
+            ("#a cluster c project a", None),
+            ("#a project a", None),
+            ("#a cluster d project a", Some("controller now uses cluster ID c, not d")),
+        ] {
+            let guard = ScopeGuard::of_cluster("c");
+            guard.read(Some(kept.to_owned()));
+            guard.report(Some(&scope("a")));
+            assert_eq!(guard.moved(100).as_deref(), moved, "{kept}");
+            assert_eq!(guard.may_change().is_ok(), moved.is_none(), "{kept}");
+            let text = guard.readiness().err().unwrap_or_default();
+            assert_eq!(text.contains("Restore clusterId (--cluster-id) or, if"), moved.is_some(), "{text}");
+        }
+        let guard = ScopeGuard::of_cluster("c");
+        guard.report(Some(&scope("a")));
+        assert_eq!(guard.read(None), Some(Mark("#a cluster c project a".to_owned())));
     }
 
     fn scope(project: &str) -> Scope {

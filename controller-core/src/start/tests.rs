@@ -313,7 +313,7 @@ async fn another_project_is_not_changed_before_confirmation() {
     let mut first = world.start("a");
     world.until("a starts").await;
     assert!(first.may_change().await);
-    assert_eq!(world.kept().as_deref(), Some("a project a"));
+    assert_eq!(world.kept().as_deref(), Some("a cluster cluster-uid project a"));
     world.cloud.moves_to("b");
     assert!(!first.may_change().await);
     first.stop.cancel();
@@ -337,7 +337,7 @@ async fn another_project_is_not_changed_before_confirmation() {
     acceptances.next().await;
     assert_eq!(second.health.readiness(), Ok(()), "the waiting work is notified");
     assert!(second.may_change().await);
-    assert_eq!(world.kept().as_deref(), Some("b project b"));
+    assert_eq!(world.kept().as_deref(), Some("b cluster cluster-uid project b"));
 }
 
 // Behaviour: P12
@@ -352,12 +352,12 @@ async fn controller_that_made_nothing_follows_to_another_project() {
     world.cloud.moves_to("b");
     assert!(first.may_change().await);
     assert_eq!((first.health.readiness(), world.moves()), (Ok(()), 0), "this is no fault");
-    assert_eq!(world.kept().as_deref(), Some("b project b"));
+    assert_eq!(world.kept().as_deref(), Some("b cluster cluster-uid project b"));
 
     world.kube.put::<Node>(node("n").provider_id("sim://b/i-1"));
     world.cloud.moves_to("c");
     assert!(!first.may_change().await, "now the cluster has a node in b");
-    assert_eq!((world.kept().as_deref(), world.moves()), (Some("b project b"), 1));
+    assert_eq!((world.kept().as_deref(), world.moves()), (Some("b cluster cluster-uid project b"), 1));
 }
 
 // Behaviour: P12
