@@ -8,7 +8,6 @@ use crate::{
     mirror::released::RELEASES,
     plan::{
         Fact, Operation,
-        annotations::selector::Selector,
         cloud::WriteFailure,
         compat::may_be_understood,
         service::{FINALIZER, ServiceId},
@@ -90,9 +89,8 @@ pub(crate) fn whole(fact: &Fact) -> Notice {
         Fact::Updated => normal("UpdatedLoadBalancer", "Update", "Updated load balancer with new hosts"),
         Fact::Deleting => normal("DeletingLoadBalancer", "Delete", "Deleting load balancer"),
         Fact::Deleted => normal("DeletedLoadBalancer", "Delete", "Deleted load balancer"),
-        Fact::NoTargets(unmatched) => {
-            let why = unmatched.as_ref().map(|selector| format!(": {}", matches_none(selector)));
-            let note = format!("There are no available nodes for LoadBalancer{}", why.unwrap_or_default());
+        Fact::NoTargets(why) => {
+            let note = format!("There are no available nodes for LoadBalancer: {why}");
             warning("UnAvailableLoadBalancer", "Ensure", bounded(&note, NOTE_MAX))
         }
         Fact::NoNodes => {
@@ -167,14 +165,6 @@ fn as_many_as_fit(begin: &str, entries: &[String], between: &str, end: &str) -> 
     bounded(&note((1..=entries.len()).rev().find(fits).unwrap_or(1)), NOTE_MAX)
 }
 
-/// Explains that a node selector leaves a load balancer without nodes.
-pub(crate) fn matches_none(selector: &Selector) -> String {
-    if selector.is_nothing() {
-        return "the last valid settings use only node ports removed from the Service".to_owned();
-    }
-    format!("no node matches node-selector {selector}")
-}
-
 fn orphaned(ids: &str) -> Notice {
     let note = format!(
         "No Service uses load balancer {ids} any more. Delete it with `cloudctl orphans --delete`, \
@@ -226,8 +216,10 @@ fn warning(reason: &'static str, action: &'static str, note: String) -> Notice {
 mod tests {
     use super::*;
     use crate::plan::{
+        annotations::selector::Selector,
         members::Members,
         targets::{Node, Targets},
+        without_nodes::{LeftOut, WithoutNodes},
     };
 
     fn hosts(n: usize) -> Hosts {
@@ -246,6 +238,11 @@ mod tests {
         Fact::WriteFailed(Operation::Sync, WriteFailure { error: error.to_owned(), next })
     }
 
+    fn unmatched(selector: Selector) -> Fact {
+        let place = "annotation lb.cloudadapter.dev/node-selector".to_owned();
+        Fact::NoTargets(WithoutNodes::Unmatched { place, selector })
+    }
+
     fn web() -> ServiceId {
         ServiceId { namespace: "default".to_owned(), name: "web".to_owned(), uid: "u-1".to_owned() }
     }
@@ -255,9 +252,9 @@ mod tests {
             Fact::Ensuring,
             Fact::Ensured,
             Fact::Updated,
-            Fact::NoTargets(None),
-            Fact::NoTargets(Some(Selector::read("zone=mars").unwrap())),
-            Fact::NoTargets(Some(Selector::nothing())),
+            Fact::NoTargets(WithoutNodes::LeftOut([(LeftOut::Excluded, 2)].into())),
+            unmatched(Selector::read("zone=mars").unwrap()),
+            Fact::NoTargets(WithoutNodes::PortsReleased),
             Fact::NoNodes,
             Fact::Deleting,
             Fact::Deleted,
@@ -339,8 +336,8 @@ mod tests {
         Normal EnsuringLoadBalancer: Ensuring load balancer
         Normal EnsuredLoadBalancer: Ensured load balancer
         Normal UpdatedLoadBalancer: Updated load balancer with new hosts
-        Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer
-        Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer: no node matches node-selector zone=mars
+        Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer: 2 nodes excluded by label node.kubernetes.io/exclude-from-external-load-balancers
+        Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer: no node matches annotation lb.cloudadapter.dev/node-selector: zone=mars
         Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer: the last valid settings use only node ports removed from the Service
         Warning NoNodesListed: The node list is empty although no node deletion was observed; keeping the current backends until a node is listed. Check the Nodes: kubectl get nodes
         Normal DeletingLoadBalancer: Deleting load balancer
@@ -385,7 +382,7 @@ mod tests {
         let many: Vec<String> = (0..9).map(key).collect();
         let selector: Vec<String> = (0..4).map(|n| format!("k{n}={}", "x".repeat(63))).collect();
         let selector = Selector::read(&selector.join(",")).unwrap();
-        let notes = [ignored(&many), ignored(&[long]), notice(&Fact::NoTargets(Some(selector)), None).note];
+        let notes = [ignored(&many), ignored(&[long]), notice(&unmatched(selector), None).note];
         for note in &notes {
             assert!(note.chars().count() <= NOTE_MAX, "{note}");
         }

@@ -34,13 +34,14 @@ pub(crate) mod validated;
 pub(crate) mod verdict;
 pub(crate) mod waiting;
 pub(crate) mod wanted;
+pub(crate) mod without_nodes;
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use cloud_api_proto::v1alpha1::{LoadBalancerSpec, Recreate};
 
 use self::{
-    annotations::{selector::Selector, settings::Defaults},
+    annotations::settings::Defaults,
     cloud::{Balancer, State, WriteFailure},
     features::{Features, name},
     members::Members,
@@ -50,6 +51,7 @@ use self::{
     targets::{Hosts, Targets},
     validated::Validated,
     wanted::Wanted,
+    without_nodes::WithoutNodes,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -111,8 +113,8 @@ pub(crate) enum Fact {
     Ensured,
     /// The nodes behind the load balancer changed.
     Updated,
-    /// The load balancer has no nodes. `Some`: no node matches this selector.
-    NoTargets(Option<Selector>),
+    /// The load balancer has no nodes, for this reason.
+    NoTargets(WithoutNodes),
     /// The node list is empty, and the controller does not trust it.
     NoNodes,
     Deleting,
@@ -185,8 +187,8 @@ pub(crate) struct Ask {
     pub(crate) why: Why,
     pub(crate) recreate: Recreate,
     pub(crate) hosts: Hosts,
-    /// The selector, if no node matches it.
-    pub(crate) unmatched: Option<Selector>,
+    /// Why the load balancer has no nodes, if it has none.
+    pub(crate) without: Option<WithoutNodes>,
     /// Time of the call, since the start of the process.
     pub(crate) at: Duration,
 }
@@ -453,7 +455,7 @@ fn ask(service: &Service, wanted: &Arc<Wanted>, why: Why, facts: &Facts<'_>) -> 
         why,
         recreate: if service.ingress.is_empty() { Recreate::IfError } else { Recreate::Never },
         hosts: facts.targets.hosts.clone(),
-        unmatched: facts.targets.unmatched().cloned(),
+        without: WithoutNodes::of(facts.targets, service, facts.defaults),
         at: facts.now,
     }
 }

@@ -232,8 +232,12 @@ impl Reconciler {
 
     fn in_sync(&self, job: &mut Job<'_>) {
         let (ledger, object) = (&self.executor.ledger, job.service.id.object());
-        match InSync::of(&job.service, job.memory, &job.validated) {
+        let without = job.without_nodes();
+        match InSync::of(&job.service, job.memory, &job.validated, without) {
             InSync::Settled => ledger.mark_settled(&object),
+            InSync::WithoutNodes(why) => {
+                ledger.record_wait(&object, &explain::waiting(&Fact::NoTargets(why), false));
+            }
             InSync::StillWaits => ledger.keep_last_wait(&object),
         }
     }

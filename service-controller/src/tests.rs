@@ -35,8 +35,9 @@ use crate::plan::service::FINALIZER;
 // Behaviour: S1, S8
 #[tokio::test(start_paused = true)]
 async fn service_gets_load_balancer() {
-    let world = World::start().await;
+    let world = World::new();
     world.node("a").node("b");
+    let world = world.started().await;
     world.service(service("web").port(80));
     world.eventually_ingress("web", &["203.0.113.1"]).await;
 

@@ -16,11 +16,12 @@ use crate::{
         informational::informational_facts,
         memory::{Memory, Outcome},
         plan,
-        readiness::{WRITE_FAILED, is_ready},
+        readiness::{WRITE_FAILED, as_requested},
         refused::{Reaction, react},
         service::Service,
         targets::Targets,
         validated::Validated,
+        without_nodes::WithoutNodes,
     },
 };
 
@@ -82,8 +83,13 @@ impl Job<'_> {
         self.with_memory(|service, memory, facts| informational_facts(service, memory, facts, builds))
     }
 
-    pub(crate) fn is_ready(&self) -> bool {
-        is_ready(&self.service, self.memory, &self.validated)
+    /// Why the load balancer has no nodes, if it has none.
+    pub(crate) fn without_nodes(&self) -> Option<WithoutNodes> {
+        WithoutNodes::of(&self.targets, &self.service, self.defaults)
+    }
+
+    pub(crate) fn as_requested(&self) -> Option<Readiness> {
+        as_requested(&self.service, self.memory, &self.validated, self.without_nodes().as_ref())
     }
 
     fn with_memory<T>(&mut self, then: impl FnOnce(&Service, &mut Memory, &Facts<'_>) -> T) -> T {

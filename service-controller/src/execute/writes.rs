@@ -39,7 +39,7 @@ impl Executor {
         ingress: &[Ingress],
     ) -> Result<NextPass, Error> {
         let id = job.service.id.clone();
-        let readiness = if job.is_ready() { Some(Readiness::Ready) } else { job.memory.readiness.clone() };
+        let readiness = job.as_requested().or_else(|| job.memory.readiness.clone());
         let service = Service { ingress: ingress.to_vec(), ..job.service.clone() };
         let conditions = readiness::conditions(&service, readiness.as_ref());
         let patch = patch::status(&id, ingress);

@@ -115,6 +115,14 @@ pub(crate) fn node_selector(service: &Service, defaults: &Defaults) -> Option<Se
     settings.get(keys::NODE_SELECTOR).and_then(|given| Selector::read(&given.value).ok())
 }
 
+/// Where the node selector is set, for messages.
+pub(crate) fn place_of_selector(service: &Service, defaults: &Defaults) -> String {
+    let (settings, _refusals) = Settings::of(service, defaults);
+    let place = settings.get(keys::NODE_SELECTOR).map(|given| given.place.clone());
+    // A selector that the Service no longer has is still in force if the requested settings are invalid.
+    place.unwrap_or_else(|| keys::NODE_SELECTOR.name.to_owned())
+}
+
 /// The requested addresses. [`wishes`] refuses an invalid list.
 pub(crate) fn addresses(service: &Service, defaults: &Defaults) -> Vec<IpAddr> {
     let (settings, _refusals) = Settings::of(service, defaults);

@@ -11,12 +11,15 @@ use super::{
     memory::Memory,
     service::{Ingress, IngressPort, Role, Service},
     validated::Validated,
+    without_nodes::WithoutNodes,
 };
 
 /// Reason while the adapter is working on the load balancer.
 pub(crate) const PENDING: &str = "LoadBalancerPending";
 /// The reason while a vendor write fails repeatedly.
 pub(crate) const WRITE_FAILED: &str = "WriteFailed";
+/// The reason while no node can serve the Service.
+const NO_NODES: &str = "NoAvailableNodes";
 /// The reasons that are cleared when the adapter accepts the settings, or reports that it continues.
 const PASSING: [&str; 8] = [
     WRITE_FAILED,
@@ -29,10 +32,19 @@ const PASSING: [&str; 8] = [
     "OwnedByOther",
 ];
 
-/// Whether the load balancer serves with the settings that the Service requests.
-pub(crate) fn is_ready(service: &Service, memory: &Memory, validated: &Validated) -> bool {
+/// What it means that the load balancer has the settings that the Service requests. `None`: the load balancer does not have them.
+pub(crate) fn as_requested(
+    service: &Service,
+    memory: &Memory,
+    validated: &Validated,
+    without: Option<&WithoutNodes>,
+) -> Option<Readiness> {
     let serves = memory.confirmed().is_some_and(|it| !it.is_degraded());
-    service.role() == Role::Wanted && serves && !validated.stands_in && validated.refusals.is_empty()
+    let is_valid = !validated.stands_in && validated.refusals.is_empty();
+    (service.role() == Role::Wanted && serves && is_valid).then(|| match without {
+        None => Readiness::Ready,
+        Some(why) => Readiness::failing(NO_NODES, &why.message()),
+    })
 }
 
 /// Returns the conditions to write at the end of a reconcile. `None`: the Service keeps its conditions. `found`: what the reconcile found

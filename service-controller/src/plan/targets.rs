@@ -9,7 +9,11 @@ use cloud_api_proto::v1alpha1::{Backend, BackendDelta, BackendList};
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
-use super::{annotations::selector::Selector, digest::short};
+use super::{
+    annotations::selector::Selector,
+    digest::short,
+    without_nodes::{Counts, LeftOut},
+};
 
 /// This label excludes a node from all load balancers. The label's value is parsed like a Go bool.
 pub(crate) const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
@@ -38,7 +42,24 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn is_target(&self) -> bool {
-        !self.deleting && !self.leaving && !self.exclude.as_deref().is_some_and(excludes)
+        !self.deleting && !self.leaving && !self.is_excluded()
+    }
+
+    fn is_excluded(&self) -> bool {
+        self.exclude.as_deref().is_some_and(excludes)
+    }
+
+    /// Returns why the node is not behind a load balancer with this selector. `None`: the node is, unless another node has its provider ID.
+    fn left_out(&self, selector: Option<&Selector>) -> Option<LeftOut> {
+        let causes = [
+            (selector.is_some_and(|it| !it.matches(&self.labels)), LeftOut::Unselected),
+            (self.is_excluded(), LeftOut::Excluded),
+            (self.deleting, LeftOut::Deleting),
+            (self.leaving, LeftOut::Leaving),
+            (self.provider_id.as_deref().unwrap_or_default().is_empty(), LeftOut::NoProviderId),
+            (self.addresses.is_empty(), LeftOut::NoAddress),
+        ];
+        causes.into_iter().find(|(applies, _)| *applies).map(|(_, cause)| cause)
     }
 }
 
@@ -99,8 +120,8 @@ pub(crate) struct Targets {
     pub(crate) selector: Option<Selector>,
     /// The backends, keyed by provider ID, which identifies a member in the cloud.
     backends: BTreeMap<String, Backend>,
-    /// Whether there is a selector and no node has matching labels. Excluded nodes also count as matching.
-    unmatched: bool,
+    /// The number of nodes that are not backends, by cause. Empty if there are backends.
+    pub(super) left_out: Counts,
     /// Number of nodes that would be targets but have no usable address or provider ID.
     pub(crate) withheld: usize,
     pub(crate) hosts: Hosts,
@@ -115,8 +136,8 @@ impl Targets {
     /// Leaves out nodes without a provider ID or an internal address. Of two nodes with the same provider ID, the second is left out.
     pub(crate) fn of<'a>(nodes: impl IntoIterator<Item = &'a Node>, selector: Option<&Selector>) -> Self {
         let selected = |node: &&Node| selector.is_none_or(|selector| selector.matches(&node.labels));
-        let mut wanted: Vec<&Node> = nodes.into_iter().filter(selected).collect();
-        let unmatched = selector.is_some() && wanted.is_empty();
+        let all: Vec<&Node> = nodes.into_iter().collect();
+        let mut wanted: Vec<&Node> = all.iter().copied().filter(selected).collect();
         wanted.retain(|node| node.is_target());
         wanted.sort_by(|a, b| a.name.cmp(&b.name));
         let mut backends = BTreeMap::new();
@@ -124,14 +145,16 @@ impl Targets {
             backends.entry(backend.provider_id.clone()).or_insert(backend);
         }
         let withheld = wanted.len().saturating_sub(backends.len());
+        let mut left_out = Counts::new();
+        if backends.is_empty() {
+            for cause in all.iter().filter_map(|node| node.left_out(selector)) {
+                let count = left_out.entry(cause).or_default();
+                *count = count.saturating_add(1);
+            }
+        }
         let id = digest(backends.values().cloned().collect());
         let hosts = Hosts::of(&backends);
-        Self { id, selector: selector.cloned(), backends, unmatched, withheld, hosts, blind: false }
-    }
-
-    /// The selector, if no node matches it and there are therefore no targets.
-    pub(crate) fn unmatched(&self) -> Option<&Selector> {
-        self.selector.as_ref().filter(|_| self.unmatched)
+        Self { id, selector: selector.cloned(), backends, left_out, withheld, hosts, blind: false }
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -60,7 +60,11 @@ fn only_requested_settings_without_faults_are_settled() {
         let answer = EnsureResult { state, ..world.ensure(&ask) };
         world.memory.on(Event::EnsureAnswered { ask: &ask, answer: &answer, seen: None });
         let validated = Validated { stands_in, ..Validated::default() };
-        assert_eq!(InSync::of(&world.service, &mut world.memory, &validated), want, "{stands_in} {state}");
+        assert_eq!(
+            InSync::of(&world.service, &mut world.memory, &validated, None),
+            want,
+            "{stands_in} {state}"
+        );
         assert_eq!(world.memory.readiness == Some(Readiness::Ready), is_ready, "{stands_in} {state}");
     }
 }
@@ -137,7 +141,7 @@ fn node_update_event() {
     world.nodes(&[]);
     assert_snapshot!(world.settled(), @r"
     ensure (nodes changed, no nodes)
-      fact: NoTargets(None)
+      fact: NoTargets(LeftOut({}))
     ");
 }
 

@@ -2,11 +2,11 @@
 
 use super::{
     Action, Plan, Wait,
-    conditions::Readiness,
     memory::{Event, Memory},
-    readiness::is_ready,
+    readiness::as_requested,
     service::Service,
     validated::Validated,
+    without_nodes::WithoutNodes,
 };
 
 /// What to do with a plan. Each variant takes precedence over the variants below it.
@@ -28,12 +28,14 @@ pub(crate) enum Verdict {
 }
 
 /// What the controller records for a reconcile with nothing to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum InSync {
     /// The Service is as requested.
     Settled,
     /// The Service is in sync, but what it waited for last still applies: replaced settings, or a degraded load balancer.
     StillWaits,
+    /// The load balancer is as requested, but no node can serve the Service.
+    WithoutNodes(WithoutNodes),
 }
 
 /// What happens to the memory that other workers see, before the actions of a plan run. These workers use that memory to count load
@@ -65,13 +67,22 @@ impl Verdict {
 
 impl InSync {
     /// Processes a reconcile with nothing to do. The memory keeps what this result means for later failures and for the conditions.
-    pub(crate) fn of(service: &Service, memory: &mut Memory, validated: &Validated) -> Self {
-        let as_requested = !validated.stands_in;
-        memory.on(Event::InSync { as_requested });
-        if is_ready(service, memory, validated) {
-            memory.readiness = Some(Readiness::Ready);
+    pub(crate) fn of(
+        service: &Service,
+        memory: &mut Memory,
+        validated: &Validated,
+        without: Option<WithoutNodes>,
+    ) -> Self {
+        let is_requested = !validated.stands_in;
+        memory.on(Event::InSync { as_requested: is_requested });
+        let found = as_requested(service, memory, validated, without.as_ref());
+        let is_found = found.is_some();
+        memory.readiness = found.or(memory.readiness.take());
+        match without {
+            Some(why) if is_found => Self::WithoutNodes(why),
+            _ if is_requested && !memory.is_degraded() => Self::Settled,
+            _ => Self::StillWaits,
         }
-        if as_requested && !memory.is_degraded() { Self::Settled } else { Self::StillWaits }
     }
 }
 

@@ -12,14 +12,12 @@ use jiff::Timestamp;
 
 use self::{balancer::balancer, fields::fields};
 use super::Reconciler;
-use crate::{
-    events::matches_none,
-    plan::{
-        annotations::settings::Settings,
-        left_over::Release,
-        service::{Class, Port, Role, Service, ServiceId},
-        validated::Validated,
-    },
+use crate::plan::{
+    annotations::settings::Settings,
+    left_over::Release,
+    service::{Class, Port, Role, Service, ServiceId},
+    validated::Validated,
+    without_nodes::WithoutNodes,
 };
 
 /// Shown while it is not known whether a load balancer is an orphan.
@@ -110,8 +108,8 @@ impl Reconciler {
         validated.wanted.as_ref()?;
         let (targets, _since) = self.mirrors.targets(validated.selector());
         let nodes = count(targets.len(), "node");
-        Some(match targets.unmatched() {
-            Some(selector) => format!("{nodes}: {}", matches_none(selector)),
+        Some(match WithoutNodes::of(&targets, service, defaults) {
+            Some(why) => bounded(&format!("{nodes}: {why}"), LINE_MAX),
             None => nodes,
         })
     }

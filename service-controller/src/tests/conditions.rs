@@ -5,7 +5,7 @@ use std::time::Duration;
 use cloud_api_proto::{AdapterError, DOMAIN, Reason, v1alpha1::LoadBalancerCondition};
 use controller_core::testing::{Fault, Verb, service};
 use k8s_openapi::{
-    api::core::v1::Service,
+    api::core::v1::{Node, Service},
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
 };
 
@@ -48,7 +48,9 @@ fn listed(name: &str) -> Condition {
 // Behaviour: S30
 #[tokio::test(start_paused = true)]
 async fn condition_follows_the_load_balancer_without_further_writes() {
-    let world = World::start().await;
+    let world = World::new();
+    world.node("a");
+    let world = world.started().await;
     world.cloud.edit(|state| state.pending = 3);
     world.service(service("web").port(80));
     world.change("web", |it| {
@@ -74,7 +76,9 @@ async fn condition_follows_the_load_balancer_without_further_writes() {
 // Behaviour: S30
 #[tokio::test(start_paused = true)]
 async fn condition_has_the_cause_of_the_event() {
-    let world = World::start().await;
+    let world = World::new();
+    world.node("a");
+    let world = world.started().await;
     let key = format!("lb.{DOMAIN}/internal");
     world.cloud.fail_next("EnsureLoadBalancer", AdapterError::new(Reason::VendorQuota, "50 load balancers"));
     world.service(service("web").port(80)).service(service("new").port(80).annotation(&key, "perhaps"));
@@ -114,7 +118,9 @@ async fn node_changes_and_restarts_keep_the_condition() {
 #[tokio::test(start_paused = true)]
 async fn failed_write_is_an_event_and_a_condition() {
     let failed = "create web failed (503, OUTCOME_UNKNOWN): CreateLoadBalancer: out of order";
-    let world = World::start().await;
+    let world = World::new();
+    world.node("a");
+    let world = world.started().await;
     let says = |rest: u32| {
         let message =
             format!("{failed}; next try in about {rest} s, after a check whether the write was made");
@@ -180,7 +186,9 @@ async fn upgrade_costs_one_patch_per_service() {
 // Behaviour: S32
 #[tokio::test(start_paused = true)]
 async fn conditions_are_removed_with_the_type() {
-    let world = World::start().await;
+    let world = World::new();
+    world.node("a");
+    let world = world.started().await;
     let key = format!("lb.{DOMAIN}/internal");
     world.service(service("web").port(80)).service(service("new").port(80).annotation(&key, "perhaps"));
     world.eventually_has("web", "True", "LoadBalancerReady").await;
@@ -197,6 +205,7 @@ async fn conditions_are_removed_with_the_type() {
 async fn conditions_of_another_controller_stay() {
     let classes = Classes { own: Some("a/b".to_owned()), unclassed: false };
     let world = World::new().classes(classes).started().await;
+    world.node("a");
     world.service(service("other").port(80));
     world.change("other", |it| {
         it.status.get_or_insert_default().conditions = Some(vec![listed(READY)]);
@@ -230,7 +239,9 @@ async fn dry_run_writes_no_condition() {
 
 #[tokio::test(start_paused = true)]
 async fn unreachable_adapter_changes_no_condition_for_a_short_time() {
-    let world = World::start().await;
+    let world = World::new();
+    world.node("a");
+    let world = world.started().await;
     world.service(service("web").port(80));
     world.eventually_has("web", "True", "LoadBalancerReady").await;
     world.quiet().await;
@@ -240,5 +251,40 @@ async fn unreachable_adapter_changes_no_condition_for_a_short_time() {
     world.cloud.away(false);
     world.quiet().await;
     assert_eq!(world.kube.writes().len(), writes);
+    world.stop().await;
+}
+
+/// Node changes end readiness only if no node is left that can serve.
+// Behaviour: S34
+#[tokio::test(start_paused = true)]
+async fn service_without_nodes_is_not_ready() {
+    let world = World::start().await;
+    world.node("a").node("b").service(service("web").port(80));
+    world.eventually_has("web", "True", "LoadBalancerReady").await;
+    let excluded = |name: &str| {
+        let it = controller_core::testing::node(name).provider_id(&format!("sim://r1/{name}")).at("10.0.0.1");
+        it.label("node.kubernetes.io/exclude-from-external-load-balancers", "")
+    };
+    for name in ["a", "b"] {
+        world.kube.put::<Node>(excluded(name));
+    }
+    world.eventually_has("web", "False", "NoAvailableNodes").await;
+    world.quiet().await;
+    let (_, _, message) = world.ready("web").unwrap();
+    let why = "2 nodes excluded by label node.kubernetes.io/exclude-from-external-load-balancers";
+    assert_eq!(message, format!("no node can serve: {why}"));
+    let waits = world.explained("web").waits_for.unwrap_or_default();
+    assert_eq!(waits, format!("There are no available nodes for LoadBalancer: {why}"));
+    world.node("a");
+    world.eventually_has("web", "True", "LoadBalancerReady").await;
+    assert_eq!(world.explained("web").waits_for, None);
+
+    // A Service without nodes from its beginning gets its address.
+    let key = format!("lb.{DOMAIN}/node-selector");
+    world.service(service("mars").port(80).annotation(&key, "zone=mars"));
+    world.eventually_has("mars", "False", "NoAvailableNodes").await;
+    let (_, _, message) = world.ready("mars").unwrap();
+    assert_eq!(message, "no node matches annotation lb.cloudadapter.dev/node-selector: zone=mars");
+    assert!(!world.ingress("mars").is_empty());
     world.stop().await;
 }

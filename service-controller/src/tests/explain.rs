@@ -92,12 +92,14 @@ async fn explain_shows_settings_of_the_spec() {
 /// The finalizer is written, and the adapter has not answered the next step yet.
 #[tokio::test(start_paused = true)]
 async fn finished_steps_are_not_in_the_plan() {
-    let world = World::start().await;
+    let world = World::new();
+    world.node("a");
+    let world = world.started().await;
     world.cloud.edit(|state| state.slow.extend([("EnsureLoadBalancer", 20 * SECOND)]));
     world.service(service("web").port(80));
     world.eventually("the finalizer is written", |world| !world.finalizers("web").is_empty()).await;
     tokio::time::sleep(SECOND).await;
-    assert_eq!(world.explained("web").plan, ["ensure (not active yet, no nodes)"]);
+    assert_eq!(world.explained("web").plan, ["ensure (not active yet)"]);
     world.cloud.edit(|state| state.slow.clear());
     world.eventually_ingress_of("web").await;
     world.quiet().await;
@@ -107,7 +109,9 @@ async fn finished_steps_are_not_in_the_plan() {
 
 #[tokio::test(start_paused = true)]
 async fn explain_uses_event_text_of_refusal() {
-    let world = World::start().await;
+    let world = World::new();
+    world.node("a");
+    let world = world.started().await;
     let full = || AdapterError::new(Reason::VendorQuota, "50 load balancers");
     (0..2).for_each(|_| world.cloud.fail_next("EnsureLoadBalancer", full()));
     world.service(service("web").port(80));
@@ -119,7 +123,7 @@ async fn explain_uses_event_text_of_refusal() {
     let seen = world.explained("web");
     assert_eq!(seen.waits_for, world.event_message("web", "SyncLoadBalancerFailed"));
     assert_eq!((seen.state, seen.reason.as_deref()), (State::Waiting, Some("VENDOR_QUOTA")));
-    assert_eq!(seen.plan, ["ensure (not active yet, no nodes)"]);
+    assert_eq!(seen.plan, ["ensure (not active yet)"]);
     assert_eq!(world.unsettled(), ["default/web"]);
     let attempts = seen.attempts;
     let (since, next) =
@@ -136,7 +140,9 @@ async fn explain_uses_event_text_of_refusal() {
 
 #[tokio::test(start_paused = true)]
 async fn explain_shows_mistake_while_old_settings_apply() {
-    let world = World::start().await;
+    let world = World::new();
+    world.node("a");
+    let world = world.started().await;
     let key = format!("lb.{DOMAIN}/internal");
     world.service(service("web").port(80)).service(service("new").port(80).annotation(&key, "yes, please"));
     world.eventually_ingress_of("web").await;
@@ -163,7 +169,9 @@ async fn explain_shows_mistake_while_old_settings_apply() {
 /// The adapter refuses the current settings, and the previous settings are in force.
 #[tokio::test(start_paused = true)]
 async fn refused_settings_are_not_settled_by_replacement() {
-    let world = World::start().await;
+    let world = World::new();
+    world.node("a");
+    let world = world.started().await;
     world.service(service("web").port(80));
     world.eventually_ingress_of("web").await;
     world.quiet().await;
@@ -203,6 +211,7 @@ async fn event_and_page_name_why_the_adapter_cannot_reach_its_cloud() {
 #[tokio::test(start_paused = true)]
 async fn explain_shows_unreachable_adapter() {
     let world = World::new();
+    world.node("a");
     world.cloud.away(true);
     let world = world.started().await;
     world.service(service("web").port(80));
@@ -254,6 +263,7 @@ async fn explain_shows_pending_load_balancer() {
 #[tokio::test(start_paused = true)]
 async fn orphan_and_brake_are_listed_until_it_is_gone() {
     let world = World::new().orphans(Orphans::DeleteAfter(HOUR)).started().await;
+    world.node("a");
     for n in 0..10 {
         world.service(service(&format!("web-{n}")).port(80));
     }
@@ -288,7 +298,9 @@ async fn orphan_and_brake_are_listed_until_it_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn explain_of_settled_services_costs_nothing() {
-    let world = World::start().await;
+    let world = World::new();
+    world.node("a");
+    let world = world.started().await;
     for n in 0..50 {
         world.service(service(&format!("web-{n}")).port(80));
     }
@@ -324,7 +336,9 @@ async fn explain_names_both_classes_of_unmanaged_service() {
 
 #[tokio::test(start_paused = true)]
 async fn explain_shows_unanswered_call() {
-    let world = World::start().await;
+    let world = World::new();
+    world.node("a");
+    let world = world.started().await;
     world.cloud.edit(|state| state.slow.extend([("EnsureLoadBalancer", 20 * SECOND)]));
     world.service(service("web").port(80));
     tokio::time::sleep(3 * SECOND).await;
@@ -370,16 +384,24 @@ async fn explain_names_selector_without_nodes() {
     let world = World::start().await;
     world.node("a").node("b");
     world.service(service("web").port(80).annotation("lb.cloudadapter.dev/node-selector", "zone=mars"));
-    let event = "Warning UnAvailableLoadBalancer web: There are no available nodes for LoadBalancer: no node matches node-selector \
-                 zone=mars";
+    let event = "Warning UnAvailableLoadBalancer web: There are no available nodes for LoadBalancer: no node matches \
+                 annotation lb.cloudadapter.dev/node-selector: zone=mars";
     world.eventually_events(&[event]).await;
     world.quiet().await;
     let nodes = |world: &World| world.explained("web").wanted.pop().unwrap_or_default();
-    assert_eq!(nodes(&world), "0 nodes: no node matches node-selector zone=mars");
+    assert_eq!(
+        nodes(&world),
+        "0 nodes: no node matches annotation lb.cloudadapter.dev/node-selector: zone=mars"
+    );
     // An excluded node that matches the selector is a different cause.
     let excluded = node("m").provider_id("sim://r1/m").at("10.0.0.7").label("zone", "mars");
     let excluded = excluded.label("node.kubernetes.io/exclude-from-external-load-balancers", "");
     world.kube.put::<Node>(excluded);
     world.quiet().await;
-    assert_eq!(nodes(&world), "0 nodes");
+    assert_eq!(
+        nodes(&world),
+        "0 nodes: 2 nodes not matched by node-selector, 1 node excluded by label node.kubernetes.io/exclude-from-external-load-balancers"
+    );
+    let waits = world.explained("web").waits_for.unwrap_or_default();
+    assert!(waits.contains("1 node excluded by label"), "{waits}");
 }

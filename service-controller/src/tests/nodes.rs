@@ -51,7 +51,7 @@ async fn services_with_same_selector_share_one_set() {
     });
     world
         .eventually_events(&[
-            "Warning UnAvailableLoadBalancer web: There are no available nodes for LoadBalancer: no node matches node-selector zone=none",
+            "Warning UnAvailableLoadBalancer web: There are no available nodes for LoadBalancer: no node matches annotation lb.cloudadapter.dev/node-selector: zone=none",
         ])
         .await;
 }
@@ -134,7 +134,7 @@ async fn missing_nodes_are_reported() {
     world.eventually_ingress("web", &["203.0.113.1"]).await;
     world
         .eventually_events(&[
-            "Warning UnAvailableLoadBalancer web: There are no available nodes for LoadBalancer",
+            "Warning UnAvailableLoadBalancer web: There are no available nodes for LoadBalancer: the cluster has no nodes",
         ])
         .await;
 }
@@ -182,7 +182,7 @@ async fn empty_node_list_keeps_backends_and_is_reported() {
     world.quiet().await;
     delete(&world);
     world.eventually("no backends", |world| world.backends().is_empty()).await;
-    let none = "Warning UnAvailableLoadBalancer web: There are no available nodes for LoadBalancer";
+    let none = "Warning UnAvailableLoadBalancer web: There are no available nodes for LoadBalancer: the cluster has no nodes";
     world.eventually_events(&[none]).await;
 }
 

@@ -306,7 +306,7 @@ fn start(state: State, task: Task, ask: &Ask) -> Transition {
         _ if is_covered => return (state, vec![]),
         Task::Hosts { .. } => vec![],
         Task::Build => {
-            let without = ask.hosts.is_empty().then(|| Effect::Emit(Fact::NoTargets(ask.unmatched.clone())));
+            let without = ask.without.clone().map(|why| Effect::Emit(Fact::NoTargets(why)));
             [Effect::Begin(Fact::Ensuring)].into_iter().chain(without).collect()
         }
     };
@@ -350,15 +350,14 @@ fn ensure_answered(state: State, ask: &Ask, answer: &EnsureResult, seen: Option<
 
 /// Returns the effects of a confirmation, except for problems of the load balancer.
 fn finish(state: &State, ask: &Ask) -> Vec<Effect> {
-    let without = || Fact::NoTargets(ask.unmatched.clone());
+    let without = ask.without.clone().map(Fact::NoTargets);
     let before = state.confirmed().map(|it| &it.hosts);
     // If the hosts are the same, only other attributes of these nodes changed, such as their zones.
     let done = |before: Option<&Hosts>| (before != Some(&ask.hosts)).then_some(Fact::Updated);
     let fact = match state.task() {
         None => None,
         Some(Task::Build) => Some(Fact::Ensured),
-        Some(Task::Hosts { .. }) if ask.hosts.is_empty() => Some(without()),
-        Some(Task::Hosts { .. }) => done(before),
+        Some(Task::Hosts { .. }) => without.or_else(|| done(before)),
     };
     let mut effects = vec![Effect::End];
     // If replacement settings are in force, the refused settings are still invalid.

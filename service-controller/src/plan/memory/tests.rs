@@ -13,6 +13,7 @@ use crate::plan::{
     spec::Takeover,
     status::Shown,
     targets::Hosts,
+    without_nodes::WithoutNodes,
 };
 
 fn wanted(digest: &str) -> Arc<Wanted> {
@@ -29,7 +30,7 @@ fn ask(why: Why) -> Ask {
         why,
         recreate: Recreate::Never,
         hosts: Hosts::some(),
-        unmatched: None,
+        without: None,
         at: Duration::ZERO,
     }
 }
@@ -362,9 +363,15 @@ fn refused_settings_are_not_retried_at_once() {
     assert!(!is_refused(&memory, "bad", bad.at + LAG) && !is_refused(&memory, "other", bad.at));
 
     // The last valid settings follow the nodes as usual.
-    let hosts = Ask { stands_in: true, hosts: Hosts::default(), ..ask(Why::Hosts) };
+    let hosts = Ask {
+        stands_in: true,
+        hosts: Hosts::default(),
+        without: Some(WithoutNodes::PortsReleased),
+        ..ask(Why::Hosts)
+    };
     called(&mut memory, &hosts);
-    assert_eq!(answered(&mut memory, &hosts, answer(State::Active, ""), None).facts, [Fact::NoTargets(None)]);
+    let none = Fact::NoTargets(WithoutNodes::PortsReleased);
+    assert_eq!(answered(&mut memory, &hosts, answer(State::Active, ""), None).facts, [none]);
 
     let again = Ask { at: bad.at + LAG, ..bad };
     assert_eq!(called(&mut memory, &again), [], "the Event was emitted when the settings were refused");

@@ -27,8 +27,8 @@ fn ask(why: Why, at: Duration) -> Ask {
         unnamed: false,
         may_narrow: false,
     });
-    let (stands_in, recreate, unmatched) = (false, Recreate::Never, None);
-    Ask { spec, wanted, stands_in, why, recreate, hosts: Hosts::some(), unmatched, at }
+    let (stands_in, recreate, without) = (false, Recreate::Never, None);
+    Ask { spec, wanted, stands_in, why, recreate, hosts: Hosts::some(), without, at }
 }
 
 fn answer(state: CloudState) -> EnsureResult {
