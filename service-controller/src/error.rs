@@ -1,6 +1,7 @@
 //! Errors of a reconcile: whether and when the reconcile is retried, how each error is identified, and the text of its Event.
 
 mod fields;
+pub(crate) mod origins;
 pub(crate) mod places;
 
 use std::{collections::BTreeSet, time::Duration};
@@ -10,6 +11,7 @@ use controller_core::{Again, Link, adapter::concerns_all, events::gist, kube_api
 use jiff::{SignedDuration, Timestamp};
 use tonic::Code;
 
+use self::origins::Origins;
 use crate::{
     events::{cause, notice},
     plan::{
@@ -56,6 +58,8 @@ pub(crate) enum Error {
         call: &'static str,
         step: Operation,
         source: AdapterError,
+        /// Where the refused settings are set.
+        origins: Box<Origins>,
     },
     #[error("cannot {call}")]
     ApiServer {
@@ -285,7 +289,9 @@ impl Error {
         match self {
             Self::Refused(_) => self.to_string(),
             Self::AdapterAway(_) => format!("{self}; waiting until the adapter is reachable"),
-            Self::Adapter { source, .. } => format!("{}; {}", said(source), remedy(source.reason)),
+            Self::Adapter { source, origins, .. } => {
+                format!("{}; {}", said(source, origins), remedy(source.reason))
+            }
             Self::WithoutLoadBalancers => format!("{self}; waiting for an adapter with this capability"),
             Self::ApiServer { source, .. } => format!("{self}: {source}; retried automatically"),
         }
@@ -294,13 +300,13 @@ impl Error {
 
 /// Returns the adapter's message, translated to the names of Service fields and annotations. If the message mentions none of the invalid
 /// fields, these fields are put in front.
-fn said(error: &AdapterError) -> String {
+fn said(error: &AdapterError, origins: &Origins) -> String {
     let named = fields::named(error);
-    let message = fields::in_users_words(&error.message);
+    let message = origins.in_users_words(&error.message);
     if named.is_empty() || named.iter().any(|field| error.message.contains(field)) {
         return message;
     }
-    let named: BTreeSet<String> = named.into_iter().map(fields::in_users_words).collect();
+    let named: BTreeSet<String> = named.into_iter().map(|field| origins.in_users_words(field)).collect();
     format!("{}: {message}", named.into_iter().collect::<Vec<_>>().join(", "))
 }
 
@@ -361,6 +367,7 @@ mod tests {
             call: "EnsureLoadBalancer",
             step: Operation::Sync,
             source: AdapterError::new(reason, message),
+            origins: Box::default(),
         }
     }
 
@@ -397,7 +404,12 @@ mod tests {
             ("DeleteLoadBalancer", Operation::LeftOver),
         ] {
             let sent = AdapterError::new(Reason::VendorThrottled, "429").retry_after(delay);
-            let error = Error::Adapter { call, step, source: tonic::Status::from(sent).into() };
+            let error = Error::Adapter {
+                call,
+                step,
+                source: tonic::Status::from(sent).into(),
+                origins: Box::default(),
+            };
             assert_eq!(
                 (error.again(), error.hold()),
                 (Again::After(delay), Some(delay)),
@@ -458,7 +470,12 @@ mod tests {
         insta::assert_snapshot!(error.text(), @"spec.loadBalancerIP (annotation lb.cloudadapter.dev/address): 192.0.2.7 is taken; retried every 5 minutes, and as soon as the Service changes");
         let source = AdapterError::new(Reason::ImmutableField, "cannot be changed")
             .with("fields", "spec.ip_families,spec.scheme");
-        let error = Error::Adapter { call: "EnsureLoadBalancer", step: Operation::Sync, source };
+        let error = Error::Adapter {
+            call: "EnsureLoadBalancer",
+            step: Operation::Sync,
+            source,
+            origins: Box::default(),
+        };
         insta::assert_snapshot!(error.text(), @"annotation lb.cloudadapter.dev/internal, spec.ipFamilies: cannot be changed; retried every 5 minutes, and as soon as the Service changes");
         let error = adapter(Reason::OutcomeUnknown, "create web failed (503, OUTCOME_UNKNOWN): out of order");
         insta::assert_snapshot!(error.text(), @"create web failed (503, OUTCOME_UNKNOWN): out of order; the adapter first checks whether the write was made");

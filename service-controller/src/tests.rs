@@ -223,7 +223,11 @@ async fn sharing_needs_capability() {
     let world = World::start().await;
     let (id, adopt) = (format!("lb.{DOMAIN}/id"), format!("lb.{DOMAIN}/adopt"));
     world.service(service("web").port(80).annotation(&id, "lb-7").annotation(&adopt, "shared"));
-    let why = "no capability lb.shared";
+    let why = format!(
+        "annotation {adopt}: shared: the cloud adapter does not support this (no capability lb.shared): remove both \
+         annotations, adopt and id"
+    );
+    let why = why.as_str();
     world.eventually("refused", |world| world.events().iter().any(|event| event.contains(why))).await;
     assert_eq!(world.cloud.calls("EnsureLoadBalancer"), 0);
     world.stop().await;

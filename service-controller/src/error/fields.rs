@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use cloud_api_proto::AdapterError;
 
-use crate::plan::annotations::keys::{self, Key, PREFIX};
+use super::origins::Origins;
+use crate::plan::annotations::keys::{self, Key};
 
 /// The prefix of all fields in the contract's load balancer specification.
 const ROOT: &str = "spec.";
@@ -18,7 +19,7 @@ pub(super) fn named(error: &AdapterError) -> BTreeSet<&str> {
 }
 
 /// Replaces every field of the contract in a text with the field or annotation that users write, and leaves the rest unchanged.
-pub(super) fn in_users_words(text: &str) -> String {
+pub(super) fn in_users_words(text: &str, origins: &Origins) -> String {
     let mut words = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, found)) = rest.split_once(ROOT) {
@@ -27,14 +28,14 @@ pub(super) fn in_users_words(text: &str) -> String {
         // A full stop after the path ends the sentence and is not part of the path.
         let (path, stop) = run.split_at(run.trim_end_matches('.').len());
         words.push_str(before);
-        match users_field(path).filter(|_| !before.ends_with(is_of_a_path)) {
+        match users_field(path, origins).filter(|_| !before.ends_with(is_of_a_path)) {
             Some(field) => words.push_str(&field),
             None => words.extend([ROOT, path]),
         }
         words.push_str(stop);
         rest = after;
     }
-    (words + rest).replace(KNOWN, &said(keys::ID))
+    (words + rest).replace(KNOWN, &origins.place(keys::ID))
 }
 
 fn is_of_a_path(letter: char) -> bool {
@@ -46,22 +47,23 @@ fn is_of_a_path(letter: char) -> bool {
 ///
 /// The indexes of IP families are kept. The indexes of ports are already translated (see `places`). Source ranges are sent sorted, so their
 /// index is dropped. Addresses need no index because there is only one.
-fn users_field(path: &str) -> Option<String> {
+fn users_field(path: &str, origins: &Origins) -> Option<String> {
     let (head, tail) = path.split_once('.').unwrap_or((path, ""));
     let (name, index) = head.split_at(head.find('[').unwrap_or(head.len()));
     if name == "listeners"
         && let Some(key) = of_port(tail)
     {
-        return Some(format!("{} (spec.ports{index})", said(key)));
+        let at = index.trim_matches(['[', ']']).parse().ok();
+        return Some(format!("{} (spec.ports{index})", origins.place_of_port(at, key)));
     }
     if let Some(key) = of_service(name, tail) {
-        return Some(said(key));
+        return Some(origins.place(key));
     }
     Some(match (name, tail) {
         ("ip_families", _) => format!("spec.ipFamilies{index}"),
-        ("requested_addresses", _) => format!("spec.loadBalancerIP ({})", said(keys::ADDRESS)),
+        ("requested_addresses", _) => origins.place_of_address(),
         ("source_ranges", _) => "spec.loadBalancerSourceRanges".to_owned(),
-        ("parameters", _) => format!("annotation {PREFIX}x.<adapter>.{}", index.trim_matches(['[', ']'])),
+        ("parameters", _) => origins.place_of_parameter(index.trim_matches(['[', ']'])),
         ("listeners", "node_port") => format!("spec.ports{index}.nodePort"),
         ("listeners", "app_protocol") => format!("spec.ports{index}.appProtocol"),
         ("listeners", "name" | "protocol" | "port") => format!("spec.ports{index}.{tail}"),
@@ -72,10 +74,6 @@ fn users_field(path: &str) -> Option<String> {
         ("health_check" | "traffic_policy", _) => "spec.externalTrafficPolicy".to_owned(),
         _ => return None,
     })
-}
-
-fn said(key: Key) -> String {
-    format!("annotation {key}")
 }
 
 /// The annotation that sets this field of a listener.
@@ -162,7 +160,7 @@ mod tests {
             ("spec.", "spec."),
         ];
         for (path, want) in rows {
-            assert_eq!(in_users_words(path), want, "{path}");
+            assert_eq!(in_users_words(path, &Origins::default()), want, "{path}");
         }
     }
 
@@ -171,7 +169,7 @@ mod tests {
         let text = "spec.source_ranges[0]: \"x\"; change (spec.ip_families), not spec.listeners[0].port. Bye";
         let want =
             "spec.loadBalancerSourceRanges: \"x\"; change (spec.ipFamilies), not spec.ports[0].port. Bye";
-        assert_eq!(in_users_words(text), want);
-        assert_eq!(in_users_words("no field at all"), "no field at all");
+        assert_eq!(in_users_words(text, &Origins::default()), want);
+        assert_eq!(in_users_words("no field at all", &Origins::default()), "no field at all");
     }
 }

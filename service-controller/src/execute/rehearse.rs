@@ -36,6 +36,11 @@ impl Executor {
     ) -> Result<DeleteLoadBalancerResponse, Error> {
         let request = DeleteLoadBalancerRequest { dry_run: true, ..self.removal(id, takeover) };
         let answer = self.adapter.delete_load_balancer(call(), request).await;
-        answer.map_err(|source| Error::Adapter { call: "DeleteLoadBalancer", step: step.clone(), source })
+        answer.map_err(|source| Error::Adapter {
+            call: "DeleteLoadBalancer",
+            step: step.clone(),
+            source,
+            origins: Box::default(),
+        })
     }
 }

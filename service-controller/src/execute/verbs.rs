@@ -15,7 +15,7 @@ use tracing::{debug, info};
 
 use super::{Executor, Failed, Job};
 use crate::{
-    error::{Error, places::of_ports},
+    error::{Error, origins::Origins, places::of_ports},
     explain,
     plan::{
         Ask, Operation, Why,
@@ -109,7 +109,12 @@ impl Executor {
     ) -> Result<EnsureLoadBalancerResponse, Error> {
         for attempt in 0..2 {
             let put = self.backends.put(&self.adapter, call, &job.targets).await;
-            put.map_err(|source| Error::Adapter { call: "PutBackendSet", step: ask.step(), source })?;
+            put.map_err(|source| Error::Adapter {
+                call: "PutBackendSet",
+                step: ask.step(),
+                source,
+                origins: Box::default(),
+            })?;
             match Box::pin(self.adapter.ensure_load_balancer(call, request.clone())).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) if error.reason == Reason::BackendSetUnknown && attempt == 0 => {
@@ -117,7 +122,13 @@ impl Executor {
                 }
                 Err(source) => {
                     let source = of_ports(source, &ask.spec.listeners, &job.service.ports);
-                    return Err(Error::Adapter { call: "EnsureLoadBalancer", step: ask.step(), source });
+                    let origins = Origins::of(&job.service, job.defaults).into();
+                    return Err(Error::Adapter {
+                        call: "EnsureLoadBalancer",
+                        step: ask.step(),
+                        source,
+                        origins,
+                    });
                 }
             }
         }
@@ -126,6 +137,7 @@ impl Executor {
             call: "EnsureLoadBalancer",
             step: ask.step(),
             source: AdapterError::new(Reason::OperationConflict, text),
+            origins: Box::default(),
         })
     }
 
@@ -153,7 +165,12 @@ impl Executor {
         self.emit(id, &memory.on(Event::DeleteCalled { now }).facts);
         let call = Call::with_priority(Priority::Interactive);
         let answer = self.adapter.delete_load_balancer(call, self.removal(id, takeover)).await;
-        let failed = |source| Error::Adapter { call: "DeleteLoadBalancer", step: step.clone(), source };
+        let failed = |source| Error::Adapter {
+            call: "DeleteLoadBalancer",
+            step: step.clone(),
+            source,
+            origins: Box::default(),
+        };
         let answer = Removal::from(answer.map_err(failed)?);
         Ok(self.apply(id, &memory.on(Event::DeleteAnswered { step, answer: &answer, now })))
     }

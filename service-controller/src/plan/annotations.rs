@@ -226,9 +226,9 @@ impl Reader<'_> {
         let wish = self.read_port(at, keys::TLS_CERT_REFS, |text| {
             let all = values::certificates(text)?;
             if all.len() > room {
-                return Err(
-                    "more certificates for all ports than --max-members-per-service: use fewer".to_owned()
-                );
+                let why =
+                    "more certificates for all ports than serviceController.maxMembersPerService: use fewer";
+                return Err(why.to_owned());
             }
             Ok(all)
         })?;

@@ -64,7 +64,7 @@ impl Ports {
         let wrong = || {
             format!(
                 "port {port} is not allowed: write a node port or the healthCheckNodePort of this Service, or a port \
-                 in --health-check-ports ({self})"
+                 in serviceController.healthCheckPorts ({self})"
             )
         };
         (is_own || self.0.contains(&port)).then_some(port).ok_or_else(wrong)
@@ -113,8 +113,8 @@ mod tests {
             Ports::default().for_all(10_256),
         ];
         insta::assert_snapshot!(faults.map(Result::unwrap_err).join("\n"), @r"
-        port 10250 is not allowed: write a node port or the healthCheckNodePort of this Service, or a port in --health-check-ports (10256)
-        port 10250 is not allowed: write a node port or the healthCheckNodePort of this Service, or a port in --health-check-ports (9001, 9002, 9003, 9004, ...)
+        port 10250 is not allowed: write a node port or the healthCheckNodePort of this Service, or a port in serviceController.healthCheckPorts (10256)
+        port 10250 is not allowed: write a node port or the healthCheckNodePort of this Service, or a port in serviceController.healthCheckPorts (9001, 9002, 9003, 9004, ...)
         port 10256 is not in --health-check-ports (none): add it to this flag
         ");
     }

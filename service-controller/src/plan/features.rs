@@ -9,16 +9,21 @@ use cloud_api_proto::{
 };
 
 use super::{
-    annotations::{Wish, Wishes},
+    annotations::{Wish, Wishes, keys},
     health_check::Probe,
     service::{Service, Transport},
 };
+
+/// The field that lets other Services share the load balancer.
+const SHARED_WITH: &str = "spec.shared_with";
 
 /// Identity and capabilities of the adapter. A capability counts as missing if this version does not know its level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Features {
     /// The scheme of the cloud's provider IDs, such as `openstack`.
     pub(crate) vendor: String,
+    /// The keys of the vendor-specific parameters.
+    pub(crate) parameters: BTreeSet<String>,
     /// The capabilities, each with the supported values if the capability is a choice of values. `None`: all values are supported.
     can: BTreeMap<String, Option<BTreeSet<String>>>,
 }
@@ -33,7 +38,17 @@ impl Features {
     pub(crate) fn lack(&self, need: &Need) -> Option<String> {
         match (self.can.get(need.capability), need.value) {
             (None, _) => {
-                Some(format!("the cloud adapter does not support this (no capability {})", need.capability))
+                // A load balancer is shared with two annotations, and neither has a meaning of its own then.
+                let shares = need.capability == name::SHARED && need.field != SHARED_WITH;
+                let fix = if shares {
+                    format!(": remove both annotations, {} and {}", keys::ADOPT.name, keys::ID.name)
+                } else {
+                    String::new()
+                };
+                Some(format!(
+                    "the cloud adapter does not support this (no capability {}){fix}",
+                    need.capability
+                ))
             }
             (Some(Some(values)), Some(value)) if !values.contains(value) => {
                 let values: Vec<&str> = values.iter().map(String::as_str).collect();
@@ -53,6 +68,7 @@ impl From<&GetInfoResponse> for Features {
         let promised = info.capabilities.iter().filter(|it| it.level() != Level::Unspecified);
         Self {
             vendor: info.provider.clone(),
+            parameters: info.parameters.iter().map(|it| it.key.clone()).collect(),
             can: promised.map(|it| (it.name.clone(), values(it))).collect(),
         }
     }
@@ -62,7 +78,7 @@ impl From<&GetInfoResponse> for Features {
 impl<const N: usize> From<[&str; N]> for Features {
     fn from(names: [&str; N]) -> Self {
         let can = names.iter().map(|&name| (name.to_owned(), None)).collect();
-        Self { vendor: "sim".to_owned(), can }
+        Self { vendor: "sim".to_owned(), parameters: BTreeSet::new(), can }
     }
 }
 
@@ -82,8 +98,8 @@ pub(crate) fn places(need: &Need, service: &Service, wishes: &Wishes, probe: &Pr
             return field.into_iter().chain(place(wishes.addresses.as_ref())).collect();
         }
         name::DUAL_STACK => Some("spec.ipFamilyPolicy RequireDualStack".to_owned()),
-        name::SHARED if need.field == "spec.shared_with" => place(wishes.share_with.as_ref()),
-        name::SHARED => place(wishes.id.as_ref()),
+        name::SHARED if need.field == SHARED_WITH => place(wishes.share_with.as_ref()),
+        name::SHARED => place(wishes.adopt.as_ref()).map(|place| format!("{place}: shared")),
         name::INTERNAL => place(wishes.internal.as_ref()),
         name::KEEP_ADDRESS => place(wishes.on_delete.as_ref()),
         name::NAME => place(wishes.name.as_ref()),

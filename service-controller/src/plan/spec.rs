@@ -206,14 +206,19 @@ impl<'a> Checked<'a> {
         }
     }
 
-    fn for_others(&self, features: &Features) -> impl Iterator<Item = Refusal> {
+    fn for_others<'b>(&'b self, features: &'b Features) -> impl Iterator<Item = Refusal> + use<'a, 'b> {
         let vendor = &features.vendor;
         let others = self.wishes.vendor.iter().filter(move |wish| wish.adapter != *vendor);
         others.map(move |wish| {
-            let right = format!("{PREFIX}x.{vendor}.{}", wish.key);
-            wish.value
-                .given
-                .refusal(format!("this adapter is for {vendor}, not {}: write {right}", wish.adapter))
+            let given = &wish.value.given;
+            let what = if given.origin == Origin::Default { "default" } else { "annotation" };
+            if features.parameters.contains(&wish.key) {
+                let right = format!("{PREFIX}x.{vendor}.{}", wish.key);
+                given.refusal(format!("this adapter is for {vendor}, not {}: write {right}", wish.adapter))
+            } else {
+                given
+                    .refusal(format!("this cloud ({vendor}) does not know this parameter: remove the {what}"))
+            }
         })
     }
 }

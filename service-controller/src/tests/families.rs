@@ -28,7 +28,9 @@ fn is_fixed(world: &World) {
 /// Makes the adapter refuse the next ensure, because the existing load balancer differs in these fields.
 fn cannot_change(world: &World, fields: &str) {
     let first = fields.split(',').next().unwrap_or_default();
-    let text = format!("{first}: cannot change on load balancer lb-1; it must be recreated");
+    let text = format!(
+        "{first}: cannot change on load balancer lb-1: set it back, or delete and recreate the Service"
+    );
     let error = AdapterError::new(Reason::ImmutableField, text).with("fields", fields);
     world.cloud.fail_next("EnsureLoadBalancer", error);
 }

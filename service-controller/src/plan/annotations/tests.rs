@@ -91,7 +91,7 @@ fn health_check_port_must_belong_to_service_or_operator() {
     }
     let (wishes, faults) = port("10250");
     assert_eq!(wishes.health.port, None);
-    insta::assert_snapshot!(faults, @"annotation lb.cloudadapter.dev/health-check.port: port 10250 is not allowed: write a node port or the healthCheckNodePort of this Service, or a port in --health-check-ports (10256)");
+    insta::assert_snapshot!(faults, @"annotation lb.cloudadapter.dev/health-check.port: port 10250 is not allowed: write a node port or the healthCheckNodePort of this Service, or a port in serviceController.healthCheckPorts (10256)");
 }
 
 /// The chart's admission policy is tested with the same examples against a real API server.
@@ -129,7 +129,7 @@ fn certificates_of_all_ports_have_a_limit_and_no_port_keeps_the_text() {
     assert!(most.ports.iter().flat_map(|it| &it.certificates).all(|wish| wish.given.value.is_empty()));
     let (_, refusals) = judge(300);
     assert_eq!(refusals.len(), 1, "{refusals:?}");
-    assert!(refusals[0].to_string().contains("--max-members-per-service"), "{refusals:?}");
+    assert!(refusals[0].to_string().contains("serviceController.maxMembersPerService"), "{refusals:?}");
 }
 
 #[test]

@@ -395,7 +395,13 @@ fn inapplicable_settings_are_refused_if_explicit() {
     annotation lb.cloudadapter.dev/id: has no effect by itself: set lb.cloudadapter.dev/adopt to owned to adopt that load balancer, or to shared to share it
     "#);
     insta::assert_snapshot!(refusals(&says(web(), &[("listener-protocol", "tls")]), &all()), @"annotation lb.cloudadapter.dev/listener-protocol: the load balancer terminates TLS: set its certificate with lb.cloudadapter.dev/tls-cert-refs");
-    insta::assert_snapshot!(refusals(&says(web(), &[("x.aws.size", "1"), ("x.sim.size", "2")]), &all()), @"annotation lb.cloudadapter.dev/x.aws.size: this adapter is for sim, not aws: write lb.cloudadapter.dev/x.sim.size");
+    let mut knows_size = all();
+    knows_size.parameters.insert("size".to_owned());
+    let elsewhere = says(web(), &[("x.aws.size", "1"), ("x.aws.subnet", "1"), ("x.sim.size", "2")]);
+    insta::assert_snapshot!(refusals(&elsewhere, &knows_size), @r"
+    annotation lb.cloudadapter.dev/x.aws.size: this adapter is for sim, not aws: write lb.cloudadapter.dev/x.sim.size
+    annotation lb.cloudadapter.dev/x.aws.subnet: this cloud (sim) does not know this parameter: remove the annotation
+    ");
 
     // A default applies only to Services for which it is valid.
     let mut defaults = Defaults::default();
