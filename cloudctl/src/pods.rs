@@ -131,7 +131,8 @@ pub(crate) fn with_end(message: &str) -> String {
     format!("{}...{}", start.trim_end(), end.trim_start())
 }
 
-fn cut(text: &str) -> String {
+/// Shortens a text to the length that is shown.
+pub(crate) fn cut(text: &str) -> String {
     let text = text.trim();
     match text.char_indices().nth(SHOWN) {
         None => text.to_owned(),

@@ -14,6 +14,9 @@ use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
 /// The entry in the list of what could not be read, for a chart that is not installed.
 pub(crate) const NOT_INSTALLED: &str = "pods of the Helm release";
 
+/// Several releases may exist beside each other only if their tasks differ.
+const CONFLICTS: &str = "Two releases conflict if both have the same tasks: see `no two releases of the chart have the same tasks` in `cloudctl check`";
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Release {
     pub(crate) namespace: String,
@@ -111,7 +114,8 @@ pub(crate) async fn find(cluster: &Cluster, common: &Common) -> Result<Found, No
             Ok(Found { release: release.clone(), pods, deployments: deployments.map(|all| of(release, all)) })
         }
         several => Err(NotFound::Usage(Usage(format!(
-            "there are several releases of the chart: {}; choose one with --release NAME and --release-namespace NAME",
+            "there are several releases of the chart: {}; choose one with --release NAME and --release-namespace NAME. \
+             {CONFLICTS}",
             list(several)
         )))),
     }
@@ -136,16 +140,24 @@ async fn read(
 
 /// Finds the release by its Deployments alone, for processes that are read at URLs. Without permission to list Deployments, the name stays
 /// unknown.
+///
+/// Errors: The flags name no release that exists, or do not name one of several.
 pub(crate) async fn locate(cluster: &Cluster, common: &Common) -> Result<Release, Usage> {
     let unknown = Release::within(common.release_namespace());
     let Ok(deployments) = cluster.deployments(Some(&unknown.namespace)).await else { return Ok(unknown) };
     let mut all = releases(&[], Some(&deployments));
     all.retain(|it| common.release.is_none() || it.name == common.release);
     match all.as_slice() {
-        [] => Ok(Release { name: common.release.clone(), ..unknown }),
+        [] => match (&common.release, cluster.deployments(None).await) {
+            (Some(name), Ok(everywhere)) => match releases(&[], Some(&everywhere)).as_slice() {
+                [] => Ok(unknown),
+                others => Err(Usage(no_such(name, common.release_namespace(), others))),
+            },
+            (name, _) => Ok(Release { name: name.clone(), ..unknown }),
+        },
         [release] => Ok(release.clone()),
         several => Err(Usage(format!(
-            "there are several releases of the chart: {}; choose one with --release NAME",
+            "there are several releases of the chart: {}; choose one with --release NAME. {CONFLICTS}",
             list(several)
         ))),
     }
@@ -166,18 +178,27 @@ fn releases(pods: &[Pod], deployments: Option<&[Deployed]>) -> Vec<Release> {
 fn nowhere(common: &Common, others: &[Release]) -> Missing {
     let namespace = common.release_namespace();
     let named = common.release.as_ref().map(|name| format!("release {name} ")).unwrap_or_default();
-    let why = match others.first() {
-        Some(first) => format!(
-            "{named}not found in {namespace}; there are: {}; use --release-namespace {}",
+    let why = match (others.first(), &common.release) {
+        (Some(_), Some(name)) => no_such(name, namespace, others),
+        (Some(first), None) => format!(
+            "not found in {namespace}; there are: {}; use --release-namespace {}",
             list(others),
             first.namespace
         ),
-        None => format!(
+        (None, _) => format!(
             "{named}not found in {namespace}: use --release-namespace NAMESPACE, or --url COMPONENT=URL for processes \
              outside of the cluster"
         ),
     };
     Missing::new(NOT_INSTALLED, why)
+}
+
+fn no_such(name: &str, namespace: &str, others: &[Release]) -> String {
+    let verb = if others.len() == 1 { "is" } else { "are" };
+    format!(
+        "there is no release {name} in namespace {namespace}; there {verb}: {}; use --release NAME and --release-namespace NAME",
+        list(others)
+    )
 }
 
 fn list(releases: &[Release]) -> String {
@@ -249,7 +270,7 @@ mod tests {
         let common = Common::default();
         let refused = find(&cluster, &common).await.expect_err("one must be chosen");
         assert!(
-            matches!(&refused, NotFound::Usage(Usage(why)) if why.contains("one in kube-system, two in kube-system"))
+            matches!(&refused, NotFound::Usage(Usage(why)) if why.contains("one in kube-system, two in kube-system") && why.contains("conflict if both have the same tasks"))
         );
         let common = Common { release: Some("two".to_owned()), ..common };
         let found = find(&cluster, &common).await.expect("it is chosen");
@@ -257,8 +278,12 @@ mod tests {
         let common = Common { release: Some("three".to_owned()), ..common };
         let Err(NotFound::Missing(why)) = find(&cluster, &common).await else { panic!("no release exists") };
         assert!(
-            why.why.contains("release three not found") && why.why.contains("two in kube-system"),
+            why.why.starts_with(
+                "there is no release three in namespace kube-system; there are: one in kube-system, two"
+            ),
             "{why:?}"
         );
+        let Err(Usage(why)) = locate(&cluster, &common).await else { panic!("no such release") };
+        assert!(why.starts_with("there is no release three in namespace kube-system"), "{why}");
     }
 }

@@ -133,8 +133,10 @@ pub(crate) enum Subject {
     Cloud,
     /// This controller does not reach the adapter.
     Link(String),
-    /// A controller holds back changes.
-    HeldBack,
+    /// This controller holds back changes.
+    HeldBack(String),
+    /// A watch of this controller fails.
+    Watch(String),
     /// Objects of this controller are out of sync because of the adapter or the cloud.
     Object(String),
     /// A shard of this controller has no holder.
@@ -237,9 +239,10 @@ fn of_adapters(adapters: &[ProcessReport<AdapterStatus>]) -> Vec<(String, Subjec
 fn of_controller(
     ProcessReport { process, page }: &ProcessReport<ControllerStatus>,
 ) -> Vec<(String, Subject)> {
-    let watches = page.failing_watches.iter().map(|why| (why, Subject::Own));
+    let watches = page.failing_watches.iter().map(|why| (why, Subject::Watch(page.controller.clone())));
     let links = page.adapter.trouble.iter().map(|why| (why, Subject::Link(page.controller.clone())));
-    let all = watches.chain(links).chain(page.held_back.iter().map(|why| (why, Subject::HeldBack)));
+    let held = page.held_back.iter().map(|why| (why, Subject::HeldBack(page.controller.clone())));
+    let all = watches.chain(links).chain(held);
     all.map(|(why, subject)| (format!("{} {process}: {why}", page.controller), subject)).collect()
 }
 

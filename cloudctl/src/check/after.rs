@@ -63,6 +63,13 @@ const STATUS: About = About {
     link: "docs/cloudctl.md#status",
 };
 
+/// The end of a text about a watch that the API server refuses. Source: controller-core/src/mirror/kubernetes.rs.
+const SEE_CHECK: &str = "; see `cloudctl check`";
+/// The start of the text about another scope. Source: controller-core/src/adapter/scope.rs.
+const MOVED: &str = "The cloud adapter now uses ";
+/// The adapter's answer while the cloud is not reachable. Source: cloud-adapter/src/rpc.rs.
+const WITHOUT_CLOUD: &str = "the adapter cannot reach the cloud";
+
 /// The reasons for which the cloud does not accept the credentials.
 const REJECTED: [&str; 2] = ["VENDOR_AUTH", "VENDOR_FORBIDDEN"];
 
@@ -105,7 +112,6 @@ pub(super) async fn of_nodes(
 
 /// The checks that need only status pages and Leases.
 pub(super) fn of_pages(status: &StatusReport) -> Vec<Check> {
-    let held_back: Vec<String> = status.controllers.iter().flat_map(|it| it.page.held_back.clone()).collect();
     let [cloud, credentials] = cloud(&status.adapters);
     vec![
         versions(&status.adapters, &status.controllers),
@@ -113,9 +119,24 @@ pub(super) fn of_pages(status: &StatusReport) -> Vec<Check> {
         cloud,
         credentials,
         held(&status.shards),
-        HELD_BACK.judged(&held_back, "").without(vec![Need::Released]),
+        held_back(&status.controllers),
         troubles(status),
     ]
+}
+
+/// The replicas of a controller, and several controllers, can hold back changes for the same reason.
+fn held_back(controllers: &[ProcessReport<ControllerStatus>]) -> Check {
+    let mut texts: Vec<String> = controllers.iter().flat_map(|it| it.page.held_back.clone()).collect();
+    let mut seen = BTreeSet::new();
+    texts.retain(|it| seen.insert(it.clone()));
+    let mut lacking = Vec::new();
+    for ProcessReport { page, .. } in controllers {
+        let Some(controller) = Component::named(&page.controller) else { continue };
+        lacking.extend((!page.held_back.is_empty()).then_some(Need::Released(controller)));
+        let moved = page.held_back.iter().any(|it| it.starts_with(MOVED));
+        lacking.extend(moved.then_some(Need::Scope(controller)));
+    }
+    HELD_BACK.judged(&texts, "").without(lacking)
 }
 
 fn held(shards: &[Shard]) -> Check {
@@ -140,14 +161,19 @@ fn troubles(status: &StatusReport) -> Check {
             Check { hint, ..STATUS.result(CheckResult::Unknown, "not known: no status page was read") }
         }
         [] => STATUS.ok(""),
-        [only] => STATUS.result(CheckResult::Failed, only),
+        [only] => STATUS.result(CheckResult::Failed, here(only)),
         [first, more @ ..] => {
-            STATUS.result(CheckResult::Failed, format!("{first} (and {} more)", more.len()))
+            STATUS.result(CheckResult::Failed, format!("{} (and {} more)", here(first), more.len()))
         }
     };
     let subjects: BTreeMap<String, Subject> = status::troubles(status).into_iter().collect();
     let needs = |it: &String| subjects.get(it).map(needs).unwrap_or_default();
     check.following(status.troubles.iter().map(needs).collect())
+}
+
+/// Removes the advice to run this command.
+fn here(trouble: &str) -> &str {
+    trouble.strip_suffix(SEE_CHECK).unwrap_or(trouble)
 }
 
 /// What a trouble of `cloudctl status` follows from, if another check reports it, too.
@@ -156,7 +182,8 @@ fn needs(subject: &Subject) -> Vec<Need> {
     match subject {
         Subject::Leader => vec![Need::Leader],
         Subject::Cloud => vec![Need::Cloud],
-        Subject::HeldBack => vec![Need::Released],
+        Subject::HeldBack(controller) => of(controller, Need::Released),
+        Subject::Watch(controller) => of(controller, Need::Rights),
         Subject::Link(controller) => of(controller, Need::Adapter),
         Subject::Shard(controller) => of(controller, Need::Holder),
         Subject::Object(controller) => Component::named(controller).map(to_reconcile).unwrap_or_default(),
@@ -192,12 +219,20 @@ fn reached(controllers: &[ProcessReport<ControllerStatus>]) -> Check {
         it.page.adapter.trouble.as_ref().map(|why| format!("{} {}: {why}", it.page.controller, it.process))
     };
     let troubles: Vec<String> = controllers.iter().filter_map(trouble).collect();
+    let faults = controllers.iter().filter_map(|it| it.page.adapter.trouble.as_deref()).map(to_reach);
+    let faults = faults.collect();
     let failing = controllers.iter().filter(|it| it.page.adapter.trouble.is_some());
     let failing = failing.filter_map(|it| Component::named(&it.page.controller)).map(Need::Adapter);
     ADAPTER
         .judged(&troubles, format!("{} replicas do", controllers.len()))
-        .following(vec![vec![Need::Runs(Component::CloudAdapter)]; troubles.len()])
+        .following(faults)
         .without(failing.collect())
+}
+
+/// What a controller lacks that cannot use the adapter. An adapter that cannot reach the cloud answers the controller, and says so.
+fn to_reach(trouble: &str) -> Vec<Need> {
+    let runs = Need::Runs(Component::CloudAdapter);
+    if trouble.contains(WITHOUT_CLOUD) { vec![runs, Need::Cloud] } else { vec![runs] }
 }
 
 /// Whether the cloud can be reached, and whether it accepts the credentials, which is not known before it answers.

@@ -20,8 +20,12 @@ pub(super) enum Need {
     Leader,
     /// The adapter can use the cloud.
     Cloud,
-    /// The controllers hold back no changes.
-    Released,
+    /// The controller holds back no changes.
+    Released(Component),
+    /// The adapter works in the part of the cloud in which the controller has worked so far.
+    Scope(Component),
+    /// The Secret of the certificate authority exists.
+    Authority,
 }
 
 /// How a check depends on others.
@@ -49,16 +53,23 @@ impl Check {
 
 /// What an object needs so that its controller can reconcile it.
 pub(super) fn to_reconcile(by: Component) -> Vec<Need> {
-    vec![Need::Runs(by), Need::Holder(by), Need::Adapter(by), Need::Cloud]
+    vec![Need::Runs(by), Need::Rights(by), Need::Scope(by), Need::Holder(by), Need::Adapter(by), Need::Cloud]
 }
 
 /// Turns each failed check whose faults all follow from other checks into one that waits for these checks.
 pub(super) fn marked(mut checks: Vec<Check>) -> Vec<Check> {
     let names: Vec<String> = checks.iter().map(|it| it.name.clone()).collect();
     let mut roots = roots(&checks);
+    let found: Vec<String> = checks.iter().map(|it| it.found.clone()).collect();
     for (n, check) in checks.iter_mut().enumerate() {
         let Some(roots) = roots.remove(&n).filter(|it| !it.contains(&n)) else { continue };
         check.because = roots.iter().filter_map(|root| names.get(*root)).cloned().collect();
+        // The cause has the same text in its own line.
+        let has_same =
+            |root: &usize| found.get(*root).is_some_and(|it| !it.is_empty() && check.found.contains(it));
+        if roots.iter().any(has_same) {
+            check.found.clear();
+        }
         check.hint = Some(format!("first fix: {}", check.because.join(", ")));
         check.result = CheckResult::Waiting;
     }

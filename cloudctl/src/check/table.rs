@@ -4,6 +4,7 @@ use super::{Check, CheckReport, CheckResult, causes};
 use crate::{
     missing::Missing,
     output::{Report, TextOutput, TextStyle},
+    pods::cut,
     words::many,
 };
 
@@ -47,9 +48,9 @@ impl Report for CheckReport {
     }
 }
 
-/// A failed check, without its hint, which its own line has.
+/// A failed check, without its hint and the end of a long text, which its own line has.
 fn cause(check: &Check, following: usize) -> String {
-    let found = if check.found.is_empty() { String::new() } else { format!(": {}", check.found) };
+    let found = if check.found.is_empty() { String::new() } else { format!(": {}", cut(&check.found)) };
     let others = match following {
         0 => String::new(),
         1 => " (1 other check fails because of it)".to_owned(),

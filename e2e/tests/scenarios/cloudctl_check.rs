@@ -184,7 +184,7 @@ async fn without_its_secret(bed: &Bed) {
     let secrets: Api<Secret> = Api::namespaced(bed.client(), &bed.cluster.release.namespace);
     secrets.delete("cloud-adapter-ca", &DeleteParams::default()).await.unwrap();
     let line = "FAILED  the Secret of the certificate authority is filled: cloud-adapter-ca does not exist; helm upgrade \
-                creates it; see the log of the adapter, which fills it (docs/security.md#certificates)";
+                creates it (docs/security.md#certificates)";
     until(bed, 1, &[(line, "")]).await;
     as_on_the_page(bed, "cloudctl check", 0).await;
 }

@@ -97,7 +97,7 @@ pub(super) fn notes(version: &str, arches: &str, published: bool, changes: &str)
     format!(
         "# cloud-controllers {version}\n\n{warning}Images and programs are for Linux on {arches}. To verify the \
          signatures, compare `cosign.pub` with the key of the maintainers, then run `cosign verify-blob --key cosign.pub \
-         --bundle SHA256SUMS.sigstore.json --insecure-ignore-tlog SHA256SUMS` and `sha256sum --check SHA256SUMS`.\n\n{}\n",
+         --bundle SHA256SUMS.sigstore.json --insecure-ignore-tlog SHA256SUMS` and `sha256sum --check --ignore-missing SHA256SUMS`.\n\n{}\n",
         changes.trim()
     )
 }

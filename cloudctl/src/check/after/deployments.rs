@@ -8,6 +8,7 @@ use kube::{Api, ResourceExt as _, api::ListParams};
 
 use super::{
     super::{About, Check, causes::Need},
+    objects::{CREATES, filled_by_adapter},
     starting,
 };
 use crate::{
@@ -48,11 +49,22 @@ pub(in super::super) async fn check(cluster: &Cluster, release: &Release) -> Che
 pub(in super::super) fn of(all: &[Deployment], pods: &[Pod], events: &[Event]) -> Check {
     let (mut troubles, mut hint) = (Vec::new(), None);
     let (mut faults, mut without) = (Vec::new(), Vec::new());
+    let authority = filled_by_adapter(all);
     for deployment in all {
         let Some(lacking) = unavailable(deployment) else { continue };
-        let cause = cause(deployment, pods, events);
-        faults.push(if cause.is_some() { Vec::new() } else { needs(deployment) });
-        if available(deployment) == 0 {
+        let mut cause = cause(deployment, pods, events);
+        let lacks_authority = cause.as_ref().is_some_and(|(_, why)| lacks(&why.text, authority.as_deref()));
+        if let Some((_, why)) = cause.as_mut().filter(|_| lacks_authority) {
+            why.hint = CREATES.into();
+        }
+        hint = hint.or(is_scaled_to_none(deployment).then(|| scaling(deployment)));
+        faults.push(match &cause {
+            _ if is_scaled_to_none(deployment) => Vec::new(),
+            Some(_) if lacks_authority => vec![Need::Authority],
+            Some(_) => Vec::new(),
+            None => needs(deployment),
+        });
+        if available(deployment) == 0 || is_scaled_to_none(deployment) {
             without.extend(component_of(deployment).map(Need::Runs));
         }
         let text = cause.as_ref().map(|(who, why)| format!(": {who}: {}", why.text)).unwrap_or_default();
@@ -67,7 +79,9 @@ pub(in super::super) fn of(all: &[Deployment], pods: &[Pod], events: &[Event]) -
 fn needs(deployment: &Deployment) -> Vec<Need> {
     match component_of(deployment) {
         Some(Component::CloudAdapter) => vec![Need::Cloud],
-        Some(controller) => vec![Need::Rights(controller), Need::Adapter(controller)],
+        Some(controller) => {
+            vec![Need::Rights(controller), Need::Adapter(controller), Need::Scope(controller)]
+        }
         None => Vec::new(),
     }
 }
@@ -76,8 +90,30 @@ fn available(deployment: &Deployment) -> i32 {
     deployment.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0)
 }
 
+fn wanted(deployment: &Deployment) -> i32 {
+    deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
+}
+
+/// The chart renders each Deployment of a release that runs with at least one replica.
+fn is_scaled_to_none(deployment: &Deployment) -> bool {
+    wanted(deployment) == 0
+}
+
+fn scaling(deployment: &Deployment) -> String {
+    let (name, namespace) = (deployment.name_any(), deployment.namespace().unwrap_or_default());
+    format!("run kubectl --namespace {namespace} scale deployment/{name} --replicas=1, or helm upgrade")
+}
+
+/// Whether a pod does not start because the Secret of the certificate authority does not exist.
+fn lacks(text: &str, authority: Option<&str>) -> bool {
+    authority.is_some_and(|name| text.contains(&format!("secret \"{name}\" not found")))
+}
+
 fn unavailable(deployment: &Deployment) -> Option<String> {
-    let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    if is_scaled_to_none(deployment) {
+        return Some(format!("{} is scaled to 0", deployment.name_any()));
+    }
+    let wanted = wanted(deployment);
     let available = available(deployment);
     (available < wanted)
         .then(|| format!("{}: {available} of {wanted} replicas available", deployment.name_any()))

@@ -39,6 +39,9 @@ const AUTHORITY: About = About {
     hint: "see the log of the adapter, which fills it",
     link: "docs/security.md#certificates",
 };
+/// The hint for a Secret of the certificate authority that does not exist.
+pub(super) const CREATES: &str = "helm upgrade creates it";
+
 const NODES: About = About {
     name: "the nodes are initialised",
     hint: "see the Events of the nodes, and `cloudctl explain node NAME`",
@@ -108,8 +111,8 @@ pub(in super::super) fn filled_by_adapter(all: &[Deployment]) -> Option<String> 
 pub(in super::super) fn of_secrets(all: &[Secret], name: Option<&str>) -> Check {
     let Some(name) = name else { return AUTHORITY.ok("the chart creates none") };
     let Some(secret) = all.iter().find(|it| it.name_any() == name) else {
-        return AUTHORITY
-            .result(CheckResult::Failed, format!("{name} does not exist; helm upgrade creates it"));
+        let absent = AUTHORITY.result(CheckResult::Failed, format!("{name} does not exist"));
+        return Check { hint: Some(CREATES.to_owned()), ..absent }.without(vec![Need::Authority]);
     };
     let filled =
         |key: &str| secret.data.as_ref().and_then(|data| data.get(key)).is_some_and(|it| !it.0.is_empty());

@@ -17,6 +17,8 @@ use crate::{cluster::Cluster, missing::Missing, objects::endpoints, options::Com
 /// service-controller/src/plan/conditions.rs and readiness.rs.
 const READY: &str = "cloudadapter.dev/Ready";
 const PENDING: &str = "LoadBalancerPending";
+/// Maximum number of Services without an address that are named.
+const MAX_NAMED: usize = 3;
 /// Reasons that are about the adapter or the cloud, and not about one Service. Source: service-controller/src/error.rs and the contract.
 const FOLLOWING: [&str; 6] =
     ["AdapterUnreachable", "NotLeader", "Starting", "Draining", "VendorUnavailable", "VendorAuth"];
@@ -96,13 +98,8 @@ fn of_services(own: &[Service], reasons: &BTreeMap<String, String>) -> Check {
     let (served, lacking): (Vec<&Service>, Vec<&Service>) = own.iter().partition(|it| has_address(it));
     let mut troubles = Vec::new();
     if !lacking.is_empty() {
-        let causes: Vec<&str> = lacking.iter().map(|it| cause(it, reasons)).collect();
-        troubles.push(format!(
-            "{} of {} Services have no address: {}",
-            lacking.len(),
-            own.len(),
-            grouped(&causes)
-        ));
+        let counts = format!("{} of {}", lacking.len(), own.len());
+        troubles.push(format!("{counts} Services have no address: {}", causes(&lacking, reasons)));
     }
     let not_ready = served.iter().filter_map(|it| Some((key(it), not_ready(it)?)));
     let (changing, failing): (Vec<_>, Vec<_>) = not_ready.partition(|(_, it)| it.reason == PENDING);
@@ -123,6 +120,17 @@ fn of_services(own: &[Service], reasons: &BTreeMap<String, String>) -> Check {
     let faulty = lacking.into_iter().chain(served.into_iter().filter(|it| is_failing(it)));
     let faults = faulty.map(needs).collect();
     SERVICES.judged(&troubles, format!("{} Services", own.len())).following(faults)
+}
+
+/// Names the first Services with their causes, and counts the causes of all if there are more.
+fn causes(lacking: &[&Service], reasons: &BTreeMap<String, String>) -> String {
+    let shown = lacking.iter().take(MAX_NAMED).map(|it| format!("{}: {}", key(it), cause(it, reasons)));
+    let shown = shown.collect::<Vec<_>>().join("; ");
+    if lacking.len() <= MAX_NAMED {
+        return shown;
+    }
+    let all: Vec<&str> = lacking.iter().map(|it| cause(it, reasons)).collect();
+    format!("{}; such as {shown}", grouped(&all))
 }
 
 fn is_failing(service: &Service) -> bool {
@@ -187,9 +195,15 @@ mod tests {
         assert_eq!(check.result, CheckResult::Failed);
         assert_eq!(
             check.found,
-            "3 of 4 Services have no address: 1 × FieldInvalid, 1 × VENDOR_QUOTA, 1 × no cause is known"
+            "3 of 4 Services have no address: default/b: VENDOR_QUOTA; default/c: no cause is known; default/d: FieldInvalid"
         );
         assert_eq!(of_services(&all[..1], &reasons).result, CheckResult::Ok);
+        let more = [&all[1..], &[service("e", None, None, &[])]].concat();
+        assert_eq!(
+            of_services(&more, &reasons).found,
+            "4 of 4 Services have no address: 2 × no cause is known, 1 × FieldInvalid, 1 × VENDOR_QUOTA; such as \
+             default/b: VENDOR_QUOTA; default/c: no cause is known; default/d: FieldInvalid"
+        );
 
         let check = of_endpoints(&all, &BTreeSet::from(["default/b".to_owned()]));
         assert_eq!(check.result, CheckResult::Warning, "a Deployment may have no replicas");

@@ -73,6 +73,102 @@ fn an_adapter_that_does_not_run_is_the_only_failure() {
     assert!(line.starts_with(wanted), "{line}");
 }
 
+fn scaled(component: &str) -> k8s_openapi::api::apps::v1::Deployment {
+    let mut it = deployment(component, 0);
+    it.metadata.namespace = Some("a".to_owned());
+    it.spec.as_mut().expect("a spec").replicas = Some(0);
+    it
+}
+
+#[test]
+fn an_adapter_that_is_scaled_to_0_is_the_only_failure() {
+    let all = [scaled("cloud-adapter"), deployment("node-controller", 0)];
+    let report = report(deployments::of(&all, &[], &[]), &without_adapter(&[]));
+    assert_eq!(failed(&report), ["the Deployments are available"]);
+    let check = &report.checks[0];
+    assert!(check.found.starts_with("cloud-adapter is scaled to 0; node-controller: 0 of 1"), "{check:?}");
+    let run = "run kubectl --namespace a scale deployment/cloud-adapter --replicas=1, or helm upgrade";
+    assert_eq!(check.hint.as_deref(), Some(run));
+}
+
+/// The pages while the adapter works, with this page of a controller in addition to its name.
+fn with_page(page: &Value, adapter: &Value) -> StatusReport {
+    let mut page = page.clone();
+    page["controller"] = json!("node-controller");
+    page["held"] = json!([0]);
+    let mut status: StatusReport = of(&json!({
+        "namespace": "a", "at": now(), "troubles": [], "missing": [],
+        "adapters": [{ "process": "ca", "page": adapter }],
+        "controllers": [{ "process": "nc", "page": page }, { "process": "nd", "page": page }],
+        "shards": [{ "controller": "node-controller", "shard": 0, "holder": "nc" }],
+    }));
+    status.troubles = crate::status::troubles(&status).into_iter().map(|(line, _)| line).collect();
+    status
+}
+
+#[test]
+fn a_dead_endpoint_of_the_cloud_is_one_cause() {
+    let adapter = json!({ "leader": true, "trouble": "192.0.2.1:9000: connection refused", "troubleReason": "VENDOR_UNAVAILABLE" });
+    let away = "the cloud adapter has been unavailable since 2026-01-02T03:00:00Z: STARTING: the adapter cannot \
+                reach the cloud: 192.0.2.1:9000: connection refused";
+    let page = json!({ "adapter": { "trouble": away } });
+    let unready = [deployment("cloud-adapter", 0), deployment("node-controller", 0)];
+    let report = report(deployments::of(&unready, &[], &[]), &with_page(&page, &adapter));
+    assert_eq!(failed(&report), ["the adapter reaches the cloud"]);
+}
+
+#[test]
+fn a_cloud_that_moved_is_one_cause_and_its_text_is_in_one_line() {
+    let moved =
+        "The cloud adapter now uses project b, but this controller has worked in project a. Restore it";
+    let page = json!({ "heldBack": [moved] });
+    let unready = [deployment("node-controller", 0)];
+    let report = report(deployments::of(&unready, &[], &[]), &with_page(&page, &json!({ "leader": true })));
+    assert_eq!(failed(&report), ["no changes are held back"]);
+    let text = written(&report, Format::Table, false).expect("written");
+    let lines = text.split_once("cause:").expect("causes").0;
+    assert_eq!(lines.matches("project b").count(), 1, "{text}");
+    let brake = json!({ "heldBack": ["the deletion brake stops 3 deletions"] });
+    let status = with_page(&brake, &json!({ "leader": true }));
+    let checks = vec![deployments::of(&unready, &[], &[]), after::of_pages(&status).swap_remove(5)];
+    let results: Vec<_> = marked(checks).iter().map(|it| it.result).collect();
+    assert_eq!(results, [CheckResult::Failed, CheckResult::Failed], "the brake leaves the process ready");
+}
+
+#[test]
+fn a_watch_that_is_refused_waits_for_the_cluster_role() {
+    let refused = "watch of nodes: the API server refuses it: forbidden; see `cloudctl check`";
+    let status = with_page(&json!({ "failingWatches": [refused] }), &json!({ "leader": true }));
+    let deployed = BTreeSet::from([Component::NodeController]);
+    let roles = installed::of_roles(&deployed, &deployed, &BTreeSet::new());
+    let unready = [deployment("node-controller", 0)];
+    let mut checks = vec![deployments::of(&unready, &[], &[]), roles];
+    checks.extend(after::of_pages(&status));
+    let report = CheckReport { checks: marked(checks), ..CheckReport::default() };
+    assert_eq!(failed(&report), ["each controller has its ClusterRole"]);
+    assert!(report.checks.iter().all(|it| !it.found.contains("cloudctl check")), "{report:?}");
+}
+
+#[test]
+fn pods_wait_for_the_secret_of_the_certificate_authority() {
+    let mut adapter = deployment("cloud-adapter", 1);
+    let container = json!({ "name": "x", "args": ["--tls-ca-secret=a/cloud-adapter-ca"] });
+    adapter.spec.as_mut().expect("a spec").template = of(&json!({ "spec": { "containers": [container] } }));
+    let waiting = json!({ "waiting": { "reason": "CreateContainerConfigError", "message": "secret \"cloud-adapter-ca\" not found" } });
+    let status = json!([{ "name": "it", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": waiting }]);
+    let pod = of(&json!({
+        "metadata": { "name": "x", "labels": { COMPONENT: "node-controller" } }, "status": { "containerStatuses": status },
+    }));
+    let pods = deployments::of(&[adapter, deployment("node-controller", 0)], &[pod], &[]);
+    assert_eq!(pods.hint.as_deref(), Some("helm upgrade creates it"));
+    let report = CheckReport {
+        checks: marked(vec![pods, installed::of_secrets(&[], Some("cloud-adapter-ca"))]),
+        ..CheckReport::default()
+    };
+    assert_eq!(failed(&report), ["the Secret of the certificate authority is filled"]);
+    assert_eq!(report.checks[1].hint.as_deref(), Some("helm upgrade creates it"));
+}
+
 #[test]
 fn a_fault_beside_the_adapter_is_not_hidden() {
     let adapter = deployment("cloud-adapter", 0);
