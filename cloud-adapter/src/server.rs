@@ -227,6 +227,7 @@ impl<D: Driver> Adapter<D> {
             converger,
             rpc: self.rpc.clone(),
             config: self.config.current(),
+            config_refused: self.config.refused(),
         })
     }
 

@@ -216,12 +216,13 @@ fn idle(ProcessReport { process, page }: &ProcessReport<ControllerStatus>) -> St
 }
 
 fn of_adapters(adapters: &[ProcessReport<AdapterStatus>]) -> Vec<(String, Subject)> {
-    let mut all = Vec::new();
+    let (mut all, mut own) = (Vec::new(), Vec::new());
     let leaderless = !adapters.is_empty() && !adapters.iter().any(|it| it.page.leader);
     let line = "cloud-adapter: no replica leads, so no vendor calls are made".to_owned();
     let leaderless = leaderless.then_some((line, Subject::Leader));
     for ProcessReport { process, page } in adapters {
         all.extend(page.trouble.iter().map(|why| format!("cloud-adapter {process}: {why}")));
+        own.extend(page.config_refused.iter().map(|why| refusing(process, why)));
         let open = page.breakers.iter().filter(|it| it.state != BreakerState::Closed);
         all.extend(open.map(|it| {
             format!("cloud-adapter {process}: the breaker of {} is {}", it.family, breaker(it.state))
@@ -233,7 +234,13 @@ fn of_adapters(adapters: &[ProcessReport<AdapterStatus>]) -> Vec<(String, Subjec
             }),
         );
     }
-    leaderless.into_iter().chain(all.into_iter().map(|line| (line, Subject::Cloud))).collect()
+    let own = own.into_iter().map(|line| (line, Subject::Own));
+    let all = all.into_iter().map(|line| (line, Subject::Cloud));
+    leaderless.into_iter().chain(own).chain(all).collect()
+}
+
+fn refusing(process: &str, why: &str) -> String {
+    format!("cloud-adapter {process}: the adapter refuses its new configuration: {why}; a restart would fail")
 }
 
 fn of_controller(

@@ -16,6 +16,8 @@ type Parse = Box<dyn Fn(&[Vec<u8>]) -> Result<Config, String> + Send + Sync>;
 #[derive(Debug)]
 pub(crate) struct LiveConfig {
     source: Source,
+    /// Why the file is not used. `None`: its content is in use.
+    refused: watch::Sender<Option<String>>,
 }
 
 #[derive(Debug)]
@@ -38,7 +40,7 @@ impl LiveConfig {
             let invalid = |faults| ConfigError::Invalid { path: "the driver's defaults".to_owned(), faults };
             let config = parse("").map_err(invalid)?;
             log_assumed(&config);
-            return Ok(Self { source: Source::Fixed(watch::Sender::new(Arc::new(config))) });
+            return Ok(Self::of(Source::Fixed(watch::Sender::new(Arc::new(config)))));
         };
         let parse: Parse = Box::new(move |contents| {
             let content = contents.first().map(Vec::as_slice).unwrap_or_default();
@@ -51,7 +53,15 @@ impl LiveConfig {
         });
         let file = Follow::start([path], parse)?;
         log_assumed(&file.current().borrow());
-        Ok(Self { source: Source::File(file) })
+        Ok(Self::of(Source::File(file)))
+    }
+
+    fn of(source: Source) -> Self {
+        Self { source, refused: watch::Sender::new(None) }
+    }
+
+    pub(crate) fn refused(&self) -> watch::Receiver<Option<String>> {
+        self.refused.subscribe()
     }
 
     pub(crate) fn current(&self) -> watch::Receiver<Arc<Config>> {
@@ -65,6 +75,7 @@ impl LiveConfig {
     pub(crate) async fn run(self, metrics: &Metrics, apply: impl Fn(&Config)) -> Infallible {
         let report = |result: Result<&Config, &ReloadError<String>>| {
             metrics.config_reload("limits", result.is_ok());
+            self.refused.send_replace(result.err().map(ToString::to_string));
             match result {
                 Ok(config) => {
                     tracing::info!(revision = config.revision, "Reloaded the configuration");
@@ -125,5 +136,28 @@ mod tests {
         }
         let page = metrics.render().expect("a page");
         assert!(page.contains("cloud_adapter_config_refused{kind=\"limits\"} 0\n"), "{page}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn refused_file_is_told_until_it_is_valid() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("config.yaml");
+        let write = |text: &str| std::fs::write(&path, text).expect("written");
+        write("{}");
+        let live = LiveConfig::start(Some(path.clone()), Vec::new()).expect("good");
+        let (mut refused, metrics) = (live.refused(), Metrics::new());
+        let changes = async {
+            write("limits: {buckets: {loadbalancr: {rate: 1, burst: 1}}}");
+            refused.changed().await.expect("it runs");
+            let why = refused.borrow_and_update().clone().expect("refused");
+            assert!(why.contains("limits.buckets.loadbalancr: unknown family, did you mean"), "{why}");
+            write("{}");
+            refused.changed().await.expect("it runs");
+            assert_eq!(*refused.borrow(), None);
+        };
+        tokio::select! {
+            never = live.run(&metrics, |_| ()) => match never {},
+            () = changes => (),
+        }
     }
 }

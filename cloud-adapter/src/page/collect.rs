@@ -48,6 +48,7 @@ pub(crate) struct Sources<D: Driver> {
     pub(crate) converger: Arc<Converger<D>>,
     pub(crate) rpc: Rpc,
     pub(crate) config: watch::Receiver<Arc<Config>>,
+    pub(crate) config_refused: watch::Receiver<Option<String>>,
 }
 
 impl fmt::Debug for Page {
@@ -115,6 +116,7 @@ impl<D: Driver> Sources<D> {
             trouble: trouble.as_ref().map(short),
             trouble_reason: trouble.as_ref().map(|error| error.fault.reason().word().to_owned()),
             config_revision: self.config.borrow().revision.clone(),
+            config_refused: self.config_refused.borrow().as_deref().map(cut),
             budgets: report.buckets.iter().map(|it| self.budget(it, now, history)).collect(),
             queues: rpc.vendor.queues().into_iter().map(queue).collect(),
             breakers: breakers.map(|(family, state)| self.breaker(family, state)).collect(),
@@ -248,7 +250,8 @@ mod tests {
         let limits = limits(0.1, 1);
         let config = Config { limits, cache, share: 1.0, assumed: Vec::new(), revision: "7".to_owned() };
         let config = watch::Sender::new(Arc::new(config)).subscribe();
-        Sources { driver, snapshots, converger: Arc::new(converger), rpc, config }
+        let config_refused = watch::Sender::new(Some("limits.x: unknown key".to_owned())).subscribe();
+        Sources { driver, snapshots, converger: Arc::new(converger), rpc, config, config_refused }
     }
 
     #[tokio::test(start_paused = true)]
@@ -267,6 +270,7 @@ mod tests {
         let steps: Vec<_> = budget.history.iter().map(|step| (step.calls, step.queued)).collect();
         assert_eq!(steps.last(), Some(&(1, 1)), "one was sent and one waited: {steps:?}");
         assert_eq!(status.config_revision, "7");
+        assert_eq!(status.config_refused.as_deref(), Some("limits.x: unknown key"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -227,3 +227,14 @@ fn unheld_shards_are_troubles() {
     assert_eq!(of(1, std::slice::from_ref(&held)), [""; 0], "another replica holds the shard");
     assert_eq!(of(0, &[held]), [""; 0]);
 }
+
+#[test]
+fn a_refused_configuration_is_not_well() {
+    let why = "limits.buckets.loadbalancr: unknown family, did you mean 'loadbalancer'?";
+    let refusing =
+        AdapterStatus { config_refused: Some(why.to_owned()), leader: true, ..AdapterStatus::default() };
+    let found = of_adapters(&[ProcessReport { process: "ca-1".to_owned(), page: refusing }]);
+    let line =
+        format!("cloud-adapter ca-1: the adapter refuses its new configuration: {why}; a restart would fail");
+    assert_eq!(found, [(line, Subject::Own)]);
+}

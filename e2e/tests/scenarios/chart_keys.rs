@@ -1,7 +1,7 @@
 //! Tests that `helm template` refuses misspelt keys at all levels and wrong names of registries, with everything else that is wrong.
 
 use e2e::merge;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::chart_names::{all, helm};
 
@@ -48,6 +48,34 @@ fn misspelt_keys_are_refused_with_all_other_faults() {
         "affinity": { "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [] } } } });
     merge(&mut values, &open);
     helm("a", &values).expect("keys that the user chooses");
+}
+
+/// An adapter that runs would refuse the whole file, and would fail at its next start.
+#[test]
+fn misspelt_families_are_refused() {
+    let said = |kind: &str, limits: Value| {
+        let mut values = all();
+        let image = if kind == "custom" { "registry.example/adapter-acme:1" } else { "" };
+        merge(&mut values, &json!({ "adapter": { "kind": kind, "image": image, "limits": limits } }));
+        helm("a", &values).err()
+    };
+    let bucket = |name: &str| json!({ "buckets": { name: { "rate": 1, "burst": 1 } } });
+    for (kind, limits, fault) in [
+        ("sim", bucket("loadbalancr"), "buckets.loadbalancr: unknown family, did you mean 'loadbalancer'?"),
+        ("custom", bucket("netwrok"), "buckets.netwrok: unknown family, did you mean 'network'?"),
+        ("sim", bucket("gpu:List"), "buckets.gpu:List: unknown family: use one of: account, compute, "),
+        (
+            "sim",
+            json!({ "concurrency": { "compte": 1 } }),
+            "concurrency.compte: unknown family, did you mean 'compute'?",
+        ),
+    ] {
+        let said = said(kind, limits).expect(fault);
+        assert!(said.contains(&format!("\n  - adapter.limits.{fault}")), "{fault}: {said}");
+    }
+    for (kind, name) in [("sim", "account"), ("sim", "compute:ListInstances"), ("custom", "gpu")] {
+        assert_eq!(said(kind, bucket(name)), None, "{name}");
+    }
 }
 
 #[test]

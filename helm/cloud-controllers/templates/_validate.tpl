@@ -196,6 +196,7 @@ Takes {given, known}.
 {{- $faults = append $faults (printf "adapter.image: is only for adapter.kind custom, but adapter.kind is %s; leave it empty" $adapter.kind) -}}
 {{- end -}}
 {{- $faults = concat $faults (include "cloud-controllers.openstackFaults" . | fromJsonArray) -}}
+{{- $faults = concat $faults (include "cloud-controllers.familyFaults" $adapter | fromJsonArray) -}}
 {{- if and (eq $tls.mode "secret") (not $tls.secretName) -}}
 {{- $faults = append $faults "adapter.tls.secretName: is required when adapter.tls.mode is secret; set it to a Secret with tls.crt, tls.key and ca.crt, as cert-manager creates it (ca.crt alone when adapter.kind is external)" -}}
 {{- end -}}
@@ -219,6 +220,32 @@ Takes {given, known}.
 {{- end -}}
 {{- else if hasPrefix "http:" $adapter.endpoint -}}
 {{- $faults = append $faults (printf "adapter.endpoint: %s does not use TLS, but adapter.tls.mode is %s; set the endpoint to a URL such as https://192.0.2.10:8443, or adapter.tls.mode to off and adapter.authentication to none" $adapter.endpoint $tls.mode) -}}
+{{- end -}}
+{{- toJson $faults -}}
+{{- end }}
+
+{{/*
+Returns a JSON list of names in adapter.limits that are no families. The running adapter would refuse the whole file, and fail at its next start. A
+custom adapter may have families of its own, so only names that are similar to a family are refused. Takes the adapter's values.
+Source of the names: cloud-adapter/src/config/limits.rs.
+*/}}
+{{- define "cloud-controllers.familyFaults" -}}
+{{- $faults := list -}}
+{{- $families := list "compute" "network" "loadbalancer" "identity" -}}
+{{- range $place, $also := dict "buckets" "account" "concurrency" "perKeyWrites" -}}
+{{- $known := prepend $families $also -}}
+{{- range $name, $_ := get $.limits $place | default dict -}}
+{{- $family := ternary (splitList ":" $name | first) $name (eq $place "buckets") -}}
+{{- if and (not (has $family $known)) (ne $.kind "external") -}}
+{{- $hint := "" -}}
+{{- with include "cloud-controllers.similarKeys" (dict "given" $family "known" $known) | fromJsonArray -}}
+{{- $hint = printf ", did you mean '%s'?" (join "' or '" .) -}}
+{{- end -}}
+{{- if or $hint (ne $.kind "custom") -}}
+{{- $faults = append $faults (printf "adapter.limits.%s.%s: unknown family%s" $place $name (default (printf ": use one of: %s" (join ", " $known)) $hint)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- toJson $faults -}}
 {{- end }}

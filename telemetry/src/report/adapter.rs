@@ -29,6 +29,8 @@ pub struct AdapterStatus {
     pub trouble_reason: Option<String>,
     /// Hash of the current configuration.
     pub config_revision: String,
+    /// Why the configuration file is not used. The previous configuration applies until the file is valid, and a restart would fail.
+    pub config_refused: Option<String>,
     /// Token buckets, by name.
     pub budgets: Vec<Budget>,
     /// Calls that wait for a budget, by controller.

@@ -24,7 +24,7 @@ fn adapter() -> Value {
         "scope": "account sim project demo region sim-1",
         "trouble": null,
         "troubleReason": null,
-        "configRevision": "abc",
+        "configRevision": "abc", "configRefused": null,
         "budgets": [{
             "bucket": "loadbalancer", "rate": 5.0, "ceiling": 5.0, "tokens": 0.4, "queued": 37,
             "pausedUntil": "2026-01-02T03:05:05Z", "calls": 100, "throttled": 0,

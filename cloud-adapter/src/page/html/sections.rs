@@ -50,6 +50,13 @@ impl Display for Head<'_> {
                 Escaped(trouble)
             )?;
         }
+        if let Some(why) = &self.0.config_refused {
+            writeln!(
+                f,
+                "<p class=\"notice bad\"><strong>The new configuration is refused, and a restart would fail:</strong> {}</p>",
+                Escaped(why)
+            )?;
+        }
         f.write_str("<dl>\n")?;
         let scope = self.0.scope.as_deref().unwrap_or("not known yet");
         let cluster = if cluster_id.is_empty() { "no controller has called yet" } else { cluster_id };
