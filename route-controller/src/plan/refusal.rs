@@ -46,7 +46,7 @@ impl fmt::Display for Why {
             Self::OutsideCluster { cluster } => write!(
                 f,
                 "outside the cluster CIDR {cluster}, so its route is not removed when this node is deleted. \
-                Correct --cluster-cidr, or recreate the node with a valid pod CIDR"
+                Correct routeController.clusterCidr, or recreate the node with a valid pod CIDR"
             ),
             Self::Claimed { by } => write!(
                 f,

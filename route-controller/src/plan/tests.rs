@@ -255,7 +255,7 @@ fn outside_cidr_gets_a_route_and_an_invalid_one_is_refused() {
     assert_snapshot!(settled(&nodes, &[]), @r"
     create 10.99.1.0/24 to a via sim://r/a
     refuse 10.244.1 to a: the CIDR is invalid. Recreate the node with a valid pod CIDR
-    report 10.99.1.0/24 to a: outside the cluster CIDR 10.244.0.0/16,fd00:244::/48, so its route is not removed when this node is deleted. Correct --cluster-cidr, or recreate the node with a valid pod CIDR
+    report 10.99.1.0/24 to a: outside the cluster CIDR 10.244.0.0/16,fd00:244::/48, so its route is not removed when this node is deleted. Correct routeController.clusterCidr, or recreate the node with a valid pod CIDR
     ");
 }
 
@@ -266,7 +266,7 @@ fn outside_route_is_replaced_but_not_removed_with_its_node() {
 
     assert_snapshot!(settled(&[node("b").pods("10.99.1.0/24")], &routes), @r"
     create 10.99.1.0/24 to b via sim://r/b instead of 1
-    report 10.99.1.0/24 to b: outside the cluster CIDR 10.244.0.0/16,fd00:244::/48, so its route is not removed when this node is deleted. Correct --cluster-cidr, or recreate the node with a valid pod CIDR
+    report 10.99.1.0/24 to b: outside the cluster CIDR 10.244.0.0/16,fd00:244::/48, so its route is not removed when this node is deleted. Correct routeController.clusterCidr, or recreate the node with a valid pod CIDR
     ");
     assert_eq!(settled(&[], &routes).to_string(), "");
 }
