@@ -17,8 +17,8 @@ pub use self::{
     part::{Part, created},
     provider_id::{Region, is_word, locate, provider_id},
     request::{
-        bearer, body, built, encode, in_listener, invalid, invalid_parameter, page, parameter_field,
-        port_number, request, unsupported, whole_seconds,
+        RECREATE, bearer, body, built, encode, in_listener, invalid, invalid_parameter, page,
+        parameter_field, port_number, request, unsupported, whole_seconds,
     },
     response::{excerpt, fault_of_status, parse, retry_after},
 };

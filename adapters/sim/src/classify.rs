@@ -13,6 +13,11 @@ use serde::Deserialize;
 
 use crate::simcloud::requests::ItemError;
 
+/// The error code for a requested address that another load balancer has.
+const ADDRESS_IN_USE: &str = "address_in_use";
+/// The field that requests the address.
+const ADDRESSES: &str = "spec.requested_addresses";
+
 /// The known part of an error response.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -32,11 +37,18 @@ pub(crate) fn classify(operation: Operation, response: &VendorResponse) -> Optio
     let header_id = response.headers().get("x-request-id").and_then(|value| value.to_str().ok());
     let message = refusal.message.unwrap_or_else(|| excerpt(response));
     let fault = fault(operation, status, refusal.code.as_deref());
+    let is_taken = refusal.code.as_deref() == Some(ADDRESS_IN_USE);
+    let (fields, fix) = if is_taken {
+        (vec![ADDRESSES.to_owned()], ": choose another address, or remove it")
+    } else {
+        (Vec::new(), "")
+    };
     Some(VendorError {
+        fields,
         request_id: header_id.map(str::to_owned).or(refusal.request_id),
         code: refusal.code,
         retry_after: retry_after(response.headers()),
-        ..VendorError::new(fault, format!("{operation}: {message}"))
+        ..VendorError::new(fault, format!("{operation}: {message}{fix}"))
     })
 }
 
@@ -72,7 +84,7 @@ fn by_code(code: &str) -> Option<Fault> {
         "error_state" | "has_children" | "in_use" | "port_in_use" | "route_exists" => Fault::Busy,
         // A load balancer with this client token exists, but reads do not show it yet.
         "token_reused" => Fault::Busy,
-        "invalid_request" | "invalid_next_hop" | "too_many_items" | "address_in_use" => Fault::Invalid,
+        "invalid_request" | "invalid_next_hop" | "too_many_items" | ADDRESS_IN_USE => Fault::Invalid,
         _ => return None,
     })
 }

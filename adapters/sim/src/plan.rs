@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cloud_adapter::{
     driver::{DesiredLoadBalancer, Fault, Heritage, LoadBalancerRecord, VendorError},
-    kit::{self, Part},
+    kit::{self, Part, RECREATE},
 };
 use cloud_api_proto::v1alpha1::Fence;
 
@@ -127,8 +127,7 @@ fn fixed(wanted: &Wanted, tree: &LoadBalancer) -> Result<Option<VendorError>, Ve
     if fields.is_empty() {
         return Ok(None);
     }
-    let text =
-        format!("{}: cannot change on load balancer {}; it must be recreated", fields.join(", "), tree.id);
+    let text = format!("{}: cannot change on load balancer {}: {RECREATE}", fields.join(", "), tree.id);
     let error = VendorError {
         fields: fields.iter().map(|field| (*field).to_owned()).collect(),
         ..VendorError::new(Fault::Immutable, text)

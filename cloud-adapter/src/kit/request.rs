@@ -9,6 +9,9 @@ use crate::{
     vendor::{Operation, VendorRequest},
 };
 
+/// What a user can do about a field that cannot change on an existing load balancer.
+pub const RECREATE: &str = "set it back, or delete and recreate the Service";
+
 /// Returns the authorization header of a bearer token. The header is marked as sensitive, so that it is never logged.
 pub fn bearer(token: &str) -> Result<HeaderValue, InvalidHeaderValue> {
     let mut value = HeaderValue::try_from(format!("Bearer {token}"))?;

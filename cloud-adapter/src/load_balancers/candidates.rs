@@ -1,5 +1,6 @@
 //! Finds the load balancers in a listing that a request refers to. A load balancer matches by owner tag, deterministic name, the ID in the
-//! request, or the names of the vendor's usual controller. This module is pure.
+//! request, or the names of the vendor's usual controller. This module is
+//! pure, apart from its log.
 
 #[cfg(test)]
 mod tests;
@@ -8,8 +9,9 @@ use std::sync::Arc;
 
 use cloud_api_proto::{
     AdapterError, DOMAIN, Reason,
-    v1alpha1::{Adoption, Fence, LoadBalancerKey, LoadBalancerState},
+    v1alpha1::{Adoption, Fence, LoadBalancerKey, LoadBalancerState, Owner},
 };
+use tracing::info;
 
 use super::goal::Goal;
 use crate::{
@@ -175,7 +177,10 @@ impl<D> Candidates<D> {
     ) -> Result<Adopted<D>, AdapterError> {
         if let (Adoption::ById, Some(id)) = (adoption, known) {
             return match (&self.known_foreign, &self.known_barred, &self.known) {
-                (Some(foreign), _, _) => Err(owned_by_other(foreign)),
+                (Some(foreign), _, _) => {
+                    let fix = format!("remove annotations lb.{DOMAIN}/id and adopt");
+                    Err(owned_by_other(foreign, &fix))
+                }
                 (None, Some(barred), _) => Err(barred.error()),
                 (None, None, Some(known)) if self.was_its_own(known) => Ok(Adopted::Taken(Arc::clone(known))),
                 (None, None, Some(known)) if known.adoptable_by.include(namespace) || is_granted(id) => {
@@ -186,7 +191,9 @@ impl<D> Candidates<D> {
             };
         }
         match (&self.named_foreign, self.named.first()) {
-            (Some(foreign), _) => Err(owned_by_other(foreign)),
+            (Some(foreign), _) => {
+                Err(owned_by_other(foreign, "it has the name of this Service's load balancer, so rename it"))
+            }
             (None, Some(named)) if adoption == Adoption::IfUnowned => Ok(Adopted::Taken(Arc::clone(named))),
             (None, Some(named)) => Err(unowned(named)),
             (None, None) if adoption == Adoption::IfUnowned => {
@@ -241,14 +248,20 @@ fn ranked<D>(records: impl Iterator<Item = Shared<D>>) -> Vec<Shared<D>> {
     ranked
 }
 
-fn owned_by_other<D>(record: &LoadBalancerRecord<D>) -> AdapterError {
+/// Refuses a load balancer of another owner. Only the log names the owner, because the error is shown to the users of the namespace that
+/// asks, who may not see the objects of other namespaces.
+fn owned_by_other<D>(record: &LoadBalancerRecord<D>, fix: &str) -> AdapterError {
     let summary = &record.summary;
     let cluster = summary.key.as_ref().map(|key| key.cluster_id.clone()).unwrap_or_default();
-    let owner = summary.owner.clone().unwrap_or_default();
-    let text = format!(
-        "load balancer {} belongs to {} {}/{} of cluster {cluster:?}, and is left unchanged",
-        summary.vendor_id, owner.kind, owner.namespace, owner.name
+    let Owner { kind, namespace, name, .. } = summary.owner.clone().unwrap_or_default();
+    info!(
+        load_balancer = summary.vendor_id,
+        owner = %format!("{kind} {namespace}/{name}"),
+        cluster,
+        "Refusing a request for a load balancer of another owner"
     );
+    let text =
+        format!("load balancer {} belongs to another owner, and is left unchanged: {fix}", summary.vendor_id);
     AdapterError::new(Reason::OwnedByOther, text).with("vendor_id", summary.vendor_id.clone())
 }
 

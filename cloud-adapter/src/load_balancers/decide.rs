@@ -1,4 +1,5 @@
-//! Decides the next action for one load balancer. This pure function maps the goal and the observation to a step, a wait, or an end.
+//! Decides the next action for one load balancer. The function maps the goal and the observation to a step, a wait, or an end. It is
+//! pure, apart from its log.
 
 #[cfg(test)]
 mod tests;
@@ -9,6 +10,7 @@ use cloud_api_proto::{
     AdapterError, DOMAIN, Reason,
     v1alpha1::{Adoption, Fence, LoadBalancer, LoadBalancerState, Owner, Recreate},
 };
+use tracing::info;
 
 use super::{
     candidates::{Adopted, Candidates},
@@ -245,10 +247,19 @@ impl<A: Driver> Wish<'_, A> {
         }
         let whose = owner.as_ref().filter(|_| cluster == Some(cluster_id));
         let text = match whose {
-            Some(Owner { kind, namespace: theirs, name, .. }) => format!(
-                "spec.load_balancer_id: load balancer {vendor_id} of {kind} {theirs}/{name} is not shared with namespace {namespace}: \
-                 its owner may set lb.{DOMAIN}/share-with: {namespace}"
-            ),
+            Some(Owner { kind, namespace: theirs, name, .. }) => {
+                // Only the log names the owner, because the error is shown to the users of another namespace.
+                info!(
+                    load_balancer = vendor_id,
+                    owner = %format!("{kind} {theirs}/{name}"),
+                    namespace,
+                    "Refusing to share a load balancer"
+                );
+                format!(
+                    "spec.load_balancer_id: load balancer {vendor_id} is not shared with namespace {namespace}: \
+                     its owner may set lb.{DOMAIN}/share-with: {namespace}"
+                )
+            }
             None => format!(
                 "spec.load_balancer_id: load balancer {vendor_id} is not shared with namespace {namespace}: add \
                  {namespace}:share={vendor_id} to adapter.grants (--grant)"

@@ -58,7 +58,7 @@ async fn a_hostile_namespace_takes_nothing_and_adoption_is_reversible() {
     let squats = service("takes-an-address").namespace("evil").port(80);
     squats.annotation(&format!("{PREFIX}/address"), &taken).create(&bed.client()).await.unwrap();
     for (name, says) in [
-        ("takes-a-services", "belongs to Service default/web"),
+        ("takes-a-services", "belongs to another owner, and is left unchanged"),
         ("takes-a-persons", "namespace evil may not take it over"),
         ("takes-an-address", taken.as_str()),
     ] {

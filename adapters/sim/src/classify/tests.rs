@@ -58,7 +58,13 @@ fn each_error_response_maps_to_one_fault() {
             assert_eq!(error.code.as_deref(), Some(code));
             assert_eq!(error.request_id.as_deref(), Some("req-000007"));
             assert_eq!(error.retry_after, Some(Duration::from_secs(7)));
-            assert_eq!(error.message, format!("{operation}: why"));
+            let (fields, fix) = match code {
+                "address_in_use" => {
+                    (vec!["spec.requested_addresses".to_owned()], ": choose another address, or remove it")
+                }
+                _ => (Vec::new(), ""),
+            };
+            assert_eq!((error.message, error.fields), (format!("{operation}: why{fix}"), fields));
         }
     }
 }

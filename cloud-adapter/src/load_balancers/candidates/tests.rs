@@ -187,3 +187,21 @@ fn released_load_balancer_is_taken_back_by_its_owner() {
     assert_eq!(found(&sharing("1")).owned.len(), 1);
     assert!(found(&sharing("2")).owned.is_empty(), "the load balancer is no obstacle for another one");
 }
+
+/// Users of one namespace read the error, and may not see the Services of another.
+#[test]
+fn owner_of_a_foreign_load_balancer_is_not_named() {
+    let owner = Owner {
+        kind: "Service".to_owned(),
+        namespace: "mail".to_owned(),
+        name: "inbox".to_owned(),
+        ..Owner::default()
+    };
+    let named = record("7", "", Some(key("another")));
+    let summary = LoadBalancer { owner: Some(owner), ..named.summary.clone() };
+    let items = [Arc::new(LoadBalancerRecord::new(summary, ()))];
+    let error = adopted(&items, Adoption::ById, Some("7")).expect_err("another owner");
+    let text = "load balancer 7 belongs to another owner, and is left unchanged: remove annotations \
+                lb.cloudadapter.dev/id and adopt";
+    assert_eq!(error.message, text);
+}

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 
 use cloud_adapter::{
     driver::{DesiredLoadBalancer, Fault, VendorError},
-    kit::invalid,
+    kit::{RECREATE, invalid},
 };
 use cloud_api_proto::v1alpha1::{Backend, IpFamily, LoadBalancerSpec, load_balancer_spec::Scheme};
 
@@ -155,11 +155,8 @@ impl Vip {
         if fields.is_empty() {
             return Ok(None);
         }
-        let text = format!(
-            "{}: cannot change on load balancer {}; the load balancer must be recreated",
-            fields.join(", "),
-            there.id
-        );
+        let text =
+            format!("{}: cannot change on load balancer {}: {}", fields.join(", "), there.id, RECREATE);
         let ends = fields.iter().any(|field| field == FAMILIES);
         let error = VendorError { fields, ..VendorError::new(Fault::Immutable, text) };
         if ends { Err(error) } else { Ok(Some(error)) }
