@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn refused_file_is_told_until_it_is_valid() {
+    async fn refused_file_is_reported_until_it_is_valid() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("config.yaml");
         let write = |text: &str| std::fs::write(&path, text).expect("written");

@@ -137,6 +137,9 @@ mod tests {
         assert_eq!(section(&after, "0.2"), None);
         assert!(notes("0.2.0", "amd64", true, &changes).ends_with("- Was [wrong](docs/a.md).\n"));
         assert!(!notes("0.2.0", "amd64", true, &changes).contains("not a release"));
+        assert!(
+            notes("0.2.0", "amd64", true, &changes).contains("sha256sum --check --ignore-missing SHA256SUMS")
+        );
         assert!(notes("0.2.0", "amd64", false, &changes).contains("not a release"));
     }
 
