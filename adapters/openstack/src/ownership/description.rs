@@ -80,14 +80,14 @@ impl Claim {
                 Ok(Description { keep: !self.releases, pool: there.pool, asked, ..claimed })
             }
             Some(there) if there.cluster_id == key.cluster_id => {
-                Err(format!("belongs to Service {}", there.service))
+                Err("belongs to another Service of this cluster".to_owned())
             }
             Some(there) => Err(format!("belongs to a Service of cluster {}", there.cluster_id)),
             None if Description::is_of_go(text) => {
                 if self.is_of_go(text) {
                     Ok(Description { pool: self.pool.clone(), ..claimed })
                 } else {
-                    Err(format!("belongs to another Service according to its description: {text}"))
+                    Err("belongs to another Service according to its description".to_owned())
                 }
             }
             None => Ok(Description { asked: Some(text.to_owned()), ..claimed }),

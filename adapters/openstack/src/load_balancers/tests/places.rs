@@ -139,7 +139,7 @@ async fn floating_ip_is_detached_only_if_the_new_one_is_free() {
     for (reserved, text) in [
         ("203.0.113.9", "the project has no floating IP"),
         ("203.0.113.8", "is in use by port a server's"),
-        ("203.0.113.10", "belongs to Service mail/web"),
+        ("203.0.113.10", "belongs to another Service of this cluster"),
     ] {
         let error = detach(reserved).await.expect_err(text);
         assert!(error.fault == Fault::Invalid && error.message.contains(text), "{error}");
