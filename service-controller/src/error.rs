@@ -302,11 +302,12 @@ impl Error {
 /// fields, these fields are put in front.
 fn said(error: &AdapterError, origins: &Origins) -> String {
     let named = fields::named(error);
-    let message = origins.in_users_words(&error.message);
+    let message = fields::in_users_words(&error.message, origins);
     if named.is_empty() || named.iter().any(|field| error.message.contains(field)) {
         return message;
     }
-    let named: BTreeSet<String> = named.into_iter().map(|field| origins.in_users_words(field)).collect();
+    let named: BTreeSet<String> =
+        named.into_iter().map(|field| fields::in_users_words(field, origins)).collect();
     format!("{}: {message}", named.into_iter().collect::<Vec<_>>().join(", "))
 }
 

@@ -217,9 +217,10 @@ mod tests {
     use super::*;
     use crate::plan::{
         annotations::selector::Selector,
+        left_out::LeftOut,
         members::Members,
         targets::{Node, Targets},
-        without_nodes::{LeftOut, WithoutNodes},
+        without_nodes::WithoutNodes,
     };
 
     fn hosts(n: usize) -> Hosts {

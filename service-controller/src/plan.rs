@@ -15,6 +15,7 @@ pub(crate) mod features;
 pub(crate) mod foreign;
 mod health_check;
 pub(crate) mod informational;
+pub(crate) mod left_out;
 pub(crate) mod left_over;
 pub(crate) mod listeners;
 pub(crate) mod members;

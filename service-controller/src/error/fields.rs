@@ -18,7 +18,8 @@ pub(super) fn named(error: &AdapterError) -> BTreeSet<&str> {
     violated.chain(listed).filter(|field| !field.is_empty()).collect()
 }
 
-/// Replaces every field of the contract in a text with the field or annotation that users write, and leaves the rest unchanged.
+/// Replaces every field of the contract in a text with the place that the user or the operator wrote, and each grant for a default with one
+/// for all namespaces. Leaves the rest unchanged.
 pub(super) fn in_users_words(text: &str, origins: &Origins) -> String {
     let mut words = String::with_capacity(text.len());
     let mut rest = text;
@@ -35,7 +36,7 @@ pub(super) fn in_users_words(text: &str, origins: &Origins) -> String {
         words.push_str(stop);
         rest = after;
     }
-    (words + rest).replace(KNOWN, &origins.place(keys::ID))
+    origins.with_grants_for_all((words + rest).replace(KNOWN, &origins.place(keys::ID)))
 }
 
 fn is_of_a_path(letter: char) -> bool {

@@ -1,7 +1,6 @@
 //! Where the settings of a Service come from: an annotation, a field of the Service, or a default of the cluster. Errors of the adapter name
 //! these places.
 
-use super::fields;
 use crate::plan::{
     annotations::{
         keys::{self, Key, PREFIX},
@@ -30,11 +29,6 @@ impl Origins {
         Self { settings, namespace: service.id.namespace.clone(), has_address_field }
     }
 
-    /// Replaces the fields of the contract in a text of the adapter with the places that the user or the operator wrote.
-    pub(super) fn in_users_words(&self, text: &str) -> String {
-        self.with_grants_for_all(fields::in_users_words(text, self))
-    }
-
     pub(super) fn place(&self, key: Key) -> String {
         place(self.settings.get(key), key)
     }
@@ -59,7 +53,7 @@ impl Origins {
     }
 
     /// A default applies to all Services. The adapter, which does not know the origin of a value, advises a grant for one namespace.
-    fn with_grants_for_all(&self, text: String) -> String {
+    pub(super) fn with_grants_for_all(&self, text: String) -> String {
         let of_default = |given: &&Given| given.origin == Origin::Default;
         let plain = GRANTED.into_iter().flat_map(|(key, kind)| {
             let given = self.settings.get(key).filter(of_default);
@@ -81,7 +75,10 @@ fn place(given: Option<&Given>, key: Key) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::service::{Port, ServiceId, Transport};
+    use crate::{
+        error::fields::in_users_words,
+        plan::service::{Port, ServiceId, Transport},
+    };
 
     fn shop(annotations: &[(&str, &str)]) -> Service {
         let id = ServiceId { namespace: "shop".to_owned(), ..ServiceId::default() };
@@ -105,7 +102,7 @@ mod tests {
         ] {
             let origins = Origins::of(&service, &Defaults::default());
             assert_eq!(
-                origins.in_users_words("spec.requested_addresses[0]: taken"),
+                in_users_words("spec.requested_addresses[0]: taken", &origins),
                 format!("{want}: taken")
             );
         }
@@ -132,7 +129,7 @@ mod tests {
             "spec.listeners[0].idle_timeout and spec.listeners[1].idle_timeout: too long",
             "spec.size: unknown",
         ];
-        let texts = texts.map(|text| origins.in_users_words(text)).join("\n");
+        let texts = texts.map(|text| in_users_words(text, &origins)).join("\n");
         insta::assert_snapshot!(texts, @r"
         cluster default address-pool: pool gold needs a grant from the operator: add *:pool=gold to adapter.grants (--grant)
         cluster default x.sim.flavor: add *:parameter=flavor to adapter.grants (--grant)

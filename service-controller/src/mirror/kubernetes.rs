@@ -20,12 +20,13 @@ use crate::plan::{
     annotations::keys,
     compat::{Translation, is_foreign, translate},
     conditions::{Condition, Conditions, PORTS_ERROR, READY},
+    left_out::{AUTOSCALER_TAINT, EXCLUDE_LABEL},
     service::{
         Affinity, Class, FINALIZER, Family, FamilyPolicy, Holder, Ingress, IngressPort, Kind, NodePorts,
         Port, Service, ServiceId, Traffic, Transport,
     },
     source_ranges,
-    targets::{AUTOSCALER_TAINT, EXCLUDE_LABEL, Node},
+    targets::Node,
 };
 
 /// Labels of a node's zone, the current one first.

@@ -12,14 +12,8 @@ use sha2::{Digest as _, Sha256};
 use super::{
     annotations::selector::Selector,
     digest::short,
-    without_nodes::{Counts, LeftOut},
+    left_out::{Counts, LeftOut},
 };
-
-/// This label excludes a node from all load balancers. The label's value is parsed like a Go bool.
-pub(crate) const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
-
-/// The taint that the cluster autoscaler sets on a node that it is about to remove.
-pub(crate) const AUTOSCALER_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
 
 /// Maximum number of node names in an Event.
 const NAMES_MAX: usize = 20;
@@ -33,9 +27,9 @@ pub(crate) struct Node {
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) zone: Option<String>,
     pub(crate) deleting: bool,
-    /// The value of [`EXCLUDE_LABEL`], if the label is set.
+    /// The value of [`super::left_out::EXCLUDE_LABEL`], if the label is set.
     pub(crate) exclude: Option<String>,
-    /// Whether the node has the taint [`AUTOSCALER_TAINT`], with any value and effect.
+    /// Whether the node has the taint [`super::left_out::AUTOSCALER_TAINT`], with any value and effect.
     pub(crate) leaving: bool,
     pub(crate) labels: BTreeMap<String, String>,
 }

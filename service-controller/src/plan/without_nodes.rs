@@ -1,27 +1,13 @@
 //! Explains why a load balancer has no nodes behind it. This module is pure.
 
-use std::{collections::BTreeMap, fmt};
+use std::fmt;
 
 use super::{
     annotations::{place_of_selector, selector::Selector, settings::Defaults},
+    left_out::{Counts, LeftOut},
     service::Service,
-    targets::{AUTOSCALER_TAINT, EXCLUDE_LABEL, Targets},
+    targets::Targets,
 };
-
-/// Why a node is not behind a load balancer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum LeftOut {
-    /// The node selector does not match the node.
-    Unselected,
-    Excluded,
-    Deleting,
-    Leaving,
-    NoProviderId,
-    NoAddress,
-}
-
-/// The number of nodes of each cause.
-pub(crate) type Counts = BTreeMap<LeftOut, usize>;
 
 /// Why a load balancer has no nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,19 +62,6 @@ impl fmt::Display for WithoutNodes {
                 });
                 f.write_str(&words.collect::<Vec<_>>().join(", "))
             }
-        }
-    }
-}
-
-impl fmt::Display for LeftOut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unselected => f.write_str("not matched by node-selector"),
-            Self::Excluded => write!(f, "excluded by label {EXCLUDE_LABEL}"),
-            Self::Deleting => f.write_str("being deleted"),
-            Self::Leaving => write!(f, "with taint {AUTOSCALER_TAINT}"),
-            Self::NoProviderId => f.write_str("without a provider ID"),
-            Self::NoAddress => f.write_str("without an internal address"),
         }
     }
 }

@@ -10,7 +10,7 @@ use k8s_openapi::{
 };
 
 use super::world::{World, name};
-use crate::plan::targets::{AUTOSCALER_TAINT, EXCLUDE_LABEL};
+use crate::plan::left_out::{AUTOSCALER_TAINT, EXCLUDE_LABEL};
 
 #[tokio::test(start_paused = true)]
 async fn services_with_same_selector_share_one_set() {
