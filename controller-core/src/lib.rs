@@ -12,7 +12,7 @@
 //! - [`brake`]: limits how many objects are deleted within a window.
 //! - [`events`]: writes the Event and the log line with the same text.
 //! - [`health`], [`metrics`], [`explain`]: show the state of the process to users and programs.
-//! - [`provider_id`], [`node`], [`cidr`], [`clock`]: small shared types.
+//! - [`provider_id`], [`node`], [`selector`], [`cidr`], [`clock`]: small shared types.
 //! - `testing` (feature): builders and stateful fakes of both sides.
 //!
 //! Decisions about nodes, Services or routes are deliberately not here.
@@ -34,6 +34,7 @@ mod outage;
 pub mod provider_id;
 pub mod queue;
 pub mod retry;
+pub mod selector;
 pub mod start;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

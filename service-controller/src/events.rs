@@ -214,9 +214,10 @@ fn warning(reason: &'static str, action: &'static str, note: String) -> Notice {
 
 #[cfg(test)]
 mod tests {
+    use controller_core::selector::Selector;
+
     use super::*;
     use crate::plan::{
-        annotations::selector::Selector,
         left_out::LeftOut,
         members::Members,
         targets::{Node, Targets},

@@ -7,10 +7,13 @@ use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{PutBackendSetRequest, put_backend_set_request::Content},
 };
-use controller_core::adapter::{Adapter, Call, concerns_all};
+use controller_core::{
+    adapter::{Adapter, Call, concerns_all},
+    selector::Selector,
+};
 use tokio::{sync::Mutex, time::Instant};
 
-use crate::plan::{annotations::selector::Selector, targets::Targets};
+use crate::plan::targets::Targets;
 
 /// Maximum number of sets that an adapter keeps. Source: contract, `PutBackendSet`.
 const SETS_MAX: usize = 64;

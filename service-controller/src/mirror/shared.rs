@@ -12,6 +12,7 @@ use controller_core::{
     Link,
     adapter::Adapter,
     mirror::{Change, ObjectName, cloud::LoadBalancers},
+    selector::Selector,
 };
 use tokio::{
     sync::watch,
@@ -21,7 +22,7 @@ use tracing::{info, warn};
 
 use super::{Item, Mirrors, RESYNC};
 use crate::plan::{
-    annotations::{node_selector, selector::Selector},
+    annotations::node_selector,
     features::{Features, name},
     requested_address::requested,
     service::{Role, Service, ServiceId},

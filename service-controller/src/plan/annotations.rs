@@ -5,16 +5,16 @@
 
 pub(crate) mod keys;
 mod name;
-pub(crate) mod selector;
 pub(crate) mod settings;
 pub(crate) mod template;
 pub(crate) mod values;
 
 use std::{collections::BTreeMap, net::IpAddr};
 
+use controller_core::selector::Selector;
+
 use self::{
     keys::Key,
-    selector::Selector,
     settings::{Defaults, Given, Origin, Settings},
     values::{
         Adopt, Algorithm, HealthMode, HealthProtocol, IpMode, ListenerProtocol, OnDelete, ProxyProtocol,

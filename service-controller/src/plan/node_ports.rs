@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use cloud_api_proto::v1alpha1::{HealthCheck, Listener, LoadBalancerSpec};
+use controller_core::selector::Selector;
 
 use super::{
-    annotations::{selector::Selector, settings::Defaults, share_with},
+    annotations::{settings::Defaults, share_with},
     bounds::KUBE_PROXY_PORT,
     health_check::moved_to,
     service::Service,

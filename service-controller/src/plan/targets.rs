@@ -6,11 +6,11 @@
 use std::{collections::BTreeMap, fmt, net::IpAddr};
 
 use cloud_api_proto::v1alpha1::{Backend, BackendDelta, BackendList};
+use controller_core::selector::Selector;
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    annotations::selector::Selector,
     digest::short,
     left_out::{Counts, LeftOut},
 };

@@ -8,9 +8,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use controller_core::selector::Selector;
+
 use super::{
     Refusal,
-    annotations::{selector::Selector, settings::Defaults},
+    annotations::settings::Defaults,
     features::{Features, name},
     members::{Members, Present, Verdict, verdict},
     memory::Memory,

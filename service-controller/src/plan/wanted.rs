@@ -1,8 +1,10 @@
 //! The desired load balancer of a Service, with the nodes behind it and the settings for its status.
 
+use controller_core::selector::Selector;
+
 use super::{
     Refusal,
-    annotations::{node_selector, selector::Selector, settings::Defaults},
+    annotations::{node_selector, settings::Defaults},
     as_it_is::Existing,
     features::Features,
     service::{Family, FamilyPolicy, Service},

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use controller_core::selector::Selector;
+
 use super::{
-    annotations::{place_of_selector, selector::Selector, settings::Defaults},
+    annotations::{place_of_selector, settings::Defaults},
     left_out::{Counts, LeftOut},
     service::Service,
     targets::Targets,

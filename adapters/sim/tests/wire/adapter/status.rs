@@ -122,7 +122,7 @@ async fn adapter_starts_without_cloud_and_waits() {
     let asked = async || adapter.batch_get(context(), [Ref::NodeName("node-1".into())]).await;
     until("an answer", async || asked().await.is_err_and(|error| error.reason == Reason::Starting)).await;
     let (_, error) = refused(asked().await);
-    assert!(error.message.contains("not reachable"), "{error}");
+    assert!(error.message.contains("cannot reach the cloud"), "{error}");
     assert!(error.retry_after.is_some());
     assert!(!serving(&adapter, &full("InstanceService")).await);
     let (status, ready) = page(&adapter, "/readyz").await;
