@@ -9,6 +9,9 @@
 //! again. [`Reminders`] re-emits the Events about objects that no pass visits. `Series` decides which notices are written as the count of
 //! one Event.
 //!
+//! Several processes may emit the same notice about an object, for example several releases in one cluster. [`Recorder::emit_shared`] gives
+//! the Event a name that depends only on the object and the reason, so that the API server has one Event and not one for each process.
+//!
 //! Events have the fields that Kubernetes' own controllers set (`count`, `lastTimestamp`, `source`), because exporters and scripts read
 //! these fields. The API server refuses them in `events.k8s.io/v1`. kube's recorder is not used, because it writes that API and makes the
 //! caller wait. It also treats a notice with the same reason but another message as a repeat.
@@ -57,6 +60,8 @@ const BURST: u32 = 200;
 const PACE: Duration = Duration::from_millis(50);
 /// While both kinds wait, each n-th write is for a Normal Event.
 const NORMAL_SHARE: u32 = 4;
+/// HTTP status of a create if the object exists.
+const CONFLICT: u16 = 409;
 /// How long a stopping process waits for the last Events to be written.
 const FLUSH: Duration = Duration::from_secs(3);
 
@@ -143,12 +148,25 @@ impl Recorder {
     ///
     /// `about` must contain the UID. Otherwise `kubectl describe` does not show the Event.
     pub fn emit(&self, about: &ObjectReference, notice: Notice) {
+        self.send(about, notice, Writers::This);
+    }
+
+    /// Like [`Self::emit`], for a notice that other processes emit, too. The API server has one Event of all these processes, which is not
+    /// counted; each repeat only renews its time.
+    pub fn emit_shared(&self, about: &ObjectReference, notice: Notice) {
+        self.send(about, notice, Writers::Many);
+    }
+
+    fn send(&self, about: &ObjectReference, notice: Notice, writers: Writers) {
         log(about, &notice);
-        let Some(writer) = self.senders.as_ref().map(|senders| senders.of(notice.kind)) else { return };
-        let message = Message { component: self.component, about: about.clone(), notice: notice.bounded() };
-        if writer.try_send(message).is_err() {
+        let Some(sender) = self.senders.as_ref().map(|senders| senders.of(notice.kind)) else { return };
+        if sender.try_send(self.message(about, notice, writers)).is_err() {
             self.dropped.inc();
         }
+    }
+
+    fn message(&self, about: &ObjectReference, notice: Notice, writers: Writers) -> Message {
+        Message { component: self.component, about: about.clone(), notice: notice.bounded(), writers }
     }
 
     /// Like [`Self::emit`], for a caller that retries soon if the queue is full. Returns `false` if the notice was refused. A refused
@@ -163,7 +181,7 @@ impl Recorder {
             return false;
         };
         log(about, &notice);
-        permit.send(Message { component: self.component, about: about.clone(), notice: notice.bounded() });
+        permit.send(self.message(about, notice, Writers::This));
         true
     }
 }
@@ -183,6 +201,16 @@ struct Message {
     component: &'static str,
     about: ObjectReference,
     notice: Notice,
+    writers: Writers,
+}
+
+/// Which processes write the Event of a notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Writers {
+    /// Only this process, so that each Event has a new name.
+    This,
+    /// Other processes, too. The first of them creates the Event.
+    Many,
 }
 
 /// Writes the queued Events. Each process runs it as one task.
@@ -319,15 +347,15 @@ impl Writer {
 
     async fn write(&mut self, series: &mut Series, message: Message) {
         let now = self.clock.now();
-        let mut result = match series.next(&message, Instant::now(), || self.serial_name()) {
+        let mut result = match series.next(&message, Instant::now(), || self.suffix(&message)) {
             Write::Nothing => return,
             Write::Create { name } => self.create(&message, &name).await,
-            Write::CountUp { name, count } => self.count_up(&message.about, &name, count, now).await,
+            Write::CountUp { name, count } => self.count_up(&message, &name, count, now).await,
         };
         // The Event has already expired: this API server does not keep Events for long.
         if result.as_ref().is_err_and(kube_api::Error::is_not_found) {
             series.forget(&message);
-            if let Write::Create { name } = series.next(&message, Instant::now(), || self.serial_name()) {
+            if let Write::Create { name } = series.next(&message, Instant::now(), || self.suffix(&message)) {
                 result = self.create(&message, &name).await;
             }
         }
@@ -342,7 +370,7 @@ impl Writer {
         };
         let now = self.clock.now();
         let last = now.checked_sub(ago).unwrap_or(now);
-        let result = self.count_up(&message.about, &name, count, last).await;
+        let result = self.count_up(&message, &name, count, last).await;
         self.note(series, &message, result);
         true
     }
@@ -359,6 +387,15 @@ impl Writer {
         }
     }
 
+    /// Returns the end of the name of a notice's Event.
+    fn suffix(&mut self, message: &Message) -> String {
+        let uid = message.about.uid.as_deref().unwrap_or_default();
+        match message.writers {
+            Writers::This => self.serial_name(),
+            Writers::Many => format!("{}.{uid}", message.notice.reason.to_ascii_lowercase()),
+        }
+    }
+
     fn serial_name(&mut self) -> String {
         self.serial = self.serial.wrapping_add(1);
         format!("{:x}{:04x}", self.clock.now().as_millisecond(), self.serial & 0xffff)
@@ -366,18 +403,27 @@ impl Writer {
 
     async fn create(&self, message: &Message, suffix: &str) -> Result<(), kube_api::Error> {
         let event = self.event(message, suffix, self.clock.now());
-        within(self.events(&message.about).create(&PostParams::default(), &event)).await.map(drop)
+        match within(self.events(&message.about).create(&PostParams::default(), &event)).await {
+            // Another process has created the Event.
+            Err(error) if message.writers == Writers::Many && error.status() == Some(CONFLICT) => Ok(()),
+            created => created.map(drop),
+        }
     }
 
     async fn count_up(
         &self,
-        about: &ObjectReference,
+        Message { about, writers, .. }: &Message,
         suffix: &str,
         count: i32,
         last: Timestamp,
     ) -> Result<(), kube_api::Error> {
-        let patch = Patch::Merge(json!({ "count": count, "lastTimestamp": Time(last) }));
+        let patch = match writers {
+            Writers::This => json!({ "count": count, "lastTimestamp": Time(last) }),
+            // The counts of the processes differ.
+            Writers::Many => json!({ "lastTimestamp": Time(last) }),
+        };
         let name = event_name(about, suffix);
+        let patch = Patch::Merge(patch);
         within(self.events(about).patch(&name, &PatchParams::default(), &patch)).await.map(drop)
     }
 
@@ -386,7 +432,7 @@ impl Writer {
     }
 
     fn event(&self, message: &Message, suffix: &str, now: Timestamp) -> Event {
-        let Message { component, about, notice } = message;
+        let Message { component, about, notice, writers: _ } = message;
         Event {
             metadata: ObjectMeta {
                 name: Some(event_name(about, suffix)),

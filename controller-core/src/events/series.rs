@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::time::Instant;
 
-use super::{Message, Notice, REMIND};
+use super::{Message, Notice, REMIND, Writers};
 
 /// Time without repeats after which a notice gets a new Event. The time is longer than the interval of reminders, so that reminders are
 /// counted in one Event. It is shorter than the lifetime of Events.
@@ -61,8 +61,9 @@ impl Entry {
     }
 }
 
-/// The fields that make two notices equal: the component, the object by UID and name, and the notice by kind, reason, action and text.
-type Id = (&'static str, [Option<String>; 3], Notice);
+/// The fields that make two notices equal: the component, the object by UID and name, the notice by kind, reason, action and text, and the
+/// writers of its Event.
+type Id = (&'static str, [Option<String>; 3], Notice, Writers);
 
 #[derive(Debug, Default)]
 pub(super) struct Series(BTreeMap<Id, Entry>);
@@ -113,13 +114,13 @@ impl Series {
 
 fn id(message: &Message) -> Id {
     let about = message.about.clone();
-    (message.component, [about.uid, about.namespace, about.name], message.notice.clone())
+    (message.component, [about.uid, about.namespace, about.name], message.notice.clone(), message.writers)
 }
 
-fn message((component, about, notice): &Id) -> Message {
+fn message((component, about, notice, writers): &Id) -> Message {
     let [uid, namespace, name] = about.clone();
     let about = ObjectReference { uid, namespace, name, ..ObjectReference::default() };
-    Message { component, about, notice: notice.clone() }
+    Message { component, about, notice: notice.clone(), writers: *writers }
 }
 
 #[cfg(test)]
@@ -130,7 +131,8 @@ mod tests {
     fn emit(series: &mut Series, note: &str, at: Instant) -> Write {
         let about = ObjectReference { name: Some("a".to_owned()), ..ObjectReference::default() };
         let notice = Notice { kind: Kind::Warning, reason: "R", action: "A", note: note.to_owned() };
-        series.next(&Message { component: "c", about, notice }, at, || note.to_owned())
+        series
+            .next(&Message { component: "c", about, notice, writers: Writers::This }, at, || note.to_owned())
     }
 
     #[tokio::test(start_paused = true)]

@@ -131,6 +131,26 @@ async fn repeats_before_a_stop_are_counted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn processes_share_an_event_that_does_not_expire() {
+    let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
+    let recorders = [(); 2].map(|()| start(&kube, &mut tasks, &stop));
+    let about = node("a").build().object_ref(&());
+    for _ in 0..3 {
+        recorders.iter().for_each(|recorder| recorder.emit_shared(&about, notice("x")));
+        sleep(REMIND).await;
+    }
+    assert_eq!(kube.events(), ["Warning Waits a: x"], "one Event, without a count");
+    let event = kube.event_objects().remove(0);
+    assert_eq!(event.metadata.name.as_deref(), Some("a.waits.uid-a"));
+    let last = event.last_timestamp.expect("each Event has a time").0.as_second() - BEGIN.as_second();
+    assert_eq!(last, 3600, "the time of the last repeat");
+    assert_eq!(recorders[0].dropped.get() + recorders[1].dropped.get(), 0);
+    kube.delete::<Event>(&ObjectName::namespaced("default", "a.waits.uid-a"));
+    recorders.iter().for_each(|recorder| recorder.emit_shared(&about, notice("x")));
+    eventually("the Event is created again", || kube.events().len() == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn emitting_neither_blocks_nor_fails_without_an_api_server() {
     let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
     kube.away(true);
