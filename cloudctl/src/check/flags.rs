@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::apps::v1::Deployment;
 
-/// Flags of the controllers. Source: helm/cloud-controllers/templates/_controller.tpl and service-controller.yaml.
+/// Flags of the controllers. Source: helm/cloud-controllers/templates/_controller.tpl, node-controller.yaml and service-controller.yaml.
 const DRY_RUN: &str = "--dry-run=true";
+const CLOUD: &str = "--cloud-name=";
 const CLASS: &str = "--load-balancer-class=";
 const NO_DEFAULT: &str = "--default-load-balancer=false";
 
@@ -22,6 +23,11 @@ pub(super) fn args(deployment: &Deployment) -> impl Iterator<Item = &str> {
 pub(super) fn is_live(controller: &Deployment) -> bool {
     let replicas = controller.spec.as_ref().map(|spec| spec.replicas.unwrap_or(1));
     replicas.is_some_and(|it| it > 0) && !args(controller).any(|it| it == DRY_RUN)
+}
+
+/// Returns the name of the cloud whose nodes a node-controller manages. `None`: it manages nodes of all clouds.
+pub(super) fn cloud(node_controller: &Deployment) -> Option<String> {
+    args(node_controller).find_map(|it| it.strip_prefix(CLOUD)).map(str::to_owned)
 }
 
 /// Returns the classes of the Services that a service-controller manages.

@@ -16,23 +16,37 @@ use crate::{
 
 const RELEASES: About = About {
     name: "no two releases of the chart have the same tasks",
-    hint: "uninstall one release, or disable these controllers in one (two service-controllers may run with different classes)",
+    hint: "uninstall one release, or disable these controllers in one (two service-controllers may run with different classes, and two node-controllers with different nodeController.nodes.cloudName)",
     link: "helm/cloud-controllers/README.md#several-releases",
 };
 
 /// The objects that a controller changes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Task {
-    Nodes,
+    /// Nodes of the cloud with this name. `None`: all nodes.
+    Nodes(Option<String>),
     Routes,
     /// Services with this class. `None`: Services without a class.
     Services(Option<String>),
 }
 
+impl Task {
+    /// Returns the objects that both tasks change.
+    fn common(&self, other: &Self) -> Option<Self> {
+        match (self, other) {
+            (Self::Nodes(None), Self::Nodes(cloud)) | (Self::Nodes(cloud), Self::Nodes(None)) => {
+                Some(Self::Nodes(cloud.clone()))
+            }
+            (one, other) => (one == other).then(|| one.clone()),
+        }
+    }
+}
+
 impl std::fmt::Display for Task {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Nodes => f.write_str("nodes"),
+            Self::Nodes(None) => f.write_str("nodes"),
+            Self::Nodes(Some(cloud)) => write!(f, "nodes of cloud {cloud}"),
             Self::Routes => f.write_str("routes"),
             Self::Services(None) => f.write_str("Services without a class"),
             Self::Services(Some(class)) => write!(f, "Services of class {class}"),
@@ -74,7 +88,7 @@ fn of_controller(deployment: &Deployment) -> Vec<Task> {
         return Vec::new();
     }
     match component_of(deployment) {
-        Some(Component::NodeController) => vec![Task::Nodes],
+        Some(Component::NodeController) => vec![Task::Nodes(flags::cloud(deployment))],
         Some(Component::RouteController) => vec![Task::Routes],
         Some(Component::ServiceController) => {
             flags::classes(deployment).into_iter().map(Task::Services).collect()
@@ -83,9 +97,9 @@ fn of_controller(deployment: &Deployment) -> Vec<Task> {
     }
 }
 
-/// Only a release whose controllers select Services by a class leaves room for another one.
+/// Only a release whose controllers select Services by a class, and nodes by the name of a cloud, leaves room for another one.
 fn of_installed(releases: &Tasks, namespace: &str) -> Check {
-    let of_all = |task: &Task| !matches!(task, Task::Services(Some(_)));
+    let of_all = |task: &Task| !matches!(task, Task::Services(Some(_)) | Task::Nodes(Some(_)));
     let Some((first, _)) = releases.iter().find(|(_, tasks)| tasks.iter().any(of_all)) else {
         let others: Vec<String> = releases.keys().map(Release::label).collect();
         return RELEASES.ok(if others.is_empty() { String::new() } else { named(&others) });
@@ -107,7 +121,8 @@ fn of_several(releases: &Tasks) -> Check {
     let mut troubles = Vec::new();
     for (n, (one, its)) in releases.iter().enumerate() {
         for (other, others) in releases.iter().skip(n + 1) {
-            let common: BTreeSet<Task> = its.intersection(others).cloned().collect();
+            let common: BTreeSet<Task> =
+                its.iter().filter_map(|task| others.iter().find_map(|other| task.common(other))).collect();
             if !common.is_empty() {
                 troubles.push(format!(
                     "{} and {}: both change {}",
@@ -169,6 +184,13 @@ mod tests {
         assert_eq!(check(&[services(ONE, &[]), services(TWO, &own)]).0, ok, "each has its own Services");
         let a_class = [services(ONE, &own[..1]), services(TWO, &own)];
         assert_eq!(check(&a_class), (failed, format!("{both}Services of class a/b")));
+        let cloud = |release, args: &[&str]| deployment(release, "node-controller", 1, args);
+        let (eu, us) = (["--cloud-name=eu"], ["--cloud-name=us"]);
+        assert_eq!(check(&[cloud(ONE, &eu), cloud(TWO, &us)]).0, ok, "each has its own nodes");
+        for others in [&eu[..], &[]] {
+            let found = check(&[cloud(ONE, &eu), cloud(TWO, others)]);
+            assert_eq!(found, (failed, format!("{both}nodes of cloud eu")), "{others:?}");
+        }
         let idle = deployment(TWO, "node-controller", 0, &[]);
         assert_eq!(check(&[nodes(ONE), idle]).0, ok, "it has no replicas");
         let planning = deployment(TWO, "node-controller", 1, &["--dry-run=true"]);
