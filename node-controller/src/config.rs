@@ -6,9 +6,14 @@ use clap::Parser;
 use controller_core::{
     brake::Limits,
     config::{self, CommonArgs, CommonConfig, Faults},
+    selector::Selector,
 };
 
-use crate::lifecycle;
+use crate::{
+    lifecycle,
+    ownership::{EXCLUSION_LABEL, LabelRules, OWNER_LABEL, OwnerLabel},
+    plan::labels,
+};
 
 /// Minimum for the period flags; a shorter period would only cost CPU time.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
@@ -46,6 +51,9 @@ struct Args {
     node_status_update_frequency: String,
 
     #[command(flatten)]
+    sharing: SharingArgs,
+
+    #[command(flatten)]
     lifecycle: LifecycleArgs,
 
     // Keep this field last, because its help headings apply to all fields that follow.
@@ -55,6 +63,25 @@ struct Args {
     /// Address on which /metrics, /healthz, /livez and /readyz are served over plain HTTP.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10270", help_heading = "Pages")]
     http_address: String,
+}
+
+/// Flags for a cluster with nodes of several clouds, each with its own release.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Nodes of several clouds")]
+struct SharingArgs {
+    /// Label selector, as for kubectl get --selector: the nodes without provider ID that this controller initialises. It does nothing to
+    /// other nodes without provider ID. Empty: all nodes.
+    #[arg(long, value_name = "SELECTOR", default_value = "", hide_default_value = true)]
+    node_selector: String,
+
+    /// Name of this controller's cloud. Each node of this cloud gets the owner label with this value, and the controller does nothing to a
+    /// node whose owner label has another value. Do not change the name later. Empty: no owner label.
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    cloud_name: String,
+
+    /// Key of the owner label. All releases in a cluster must use the same key.
+    #[arg(long, value_name = "KEY", default_value = OWNER_LABEL)]
+    node_owner_label: String,
 }
 
 /// Flags for the deletion of nodes whose instances are gone.
@@ -86,12 +113,17 @@ struct LifecycleArgs {
     /// Window of the deletion brake.
     #[arg(long, value_name = "DURATION", default_value = "10m")]
     node_deletion_window: String,
+
+    /// Key of the label that excludes a node from deletion and from the shutdown taint, unless the value is false.
+    #[arg(long, value_name = "KEY", default_value = EXCLUSION_LABEL)]
+    node_exclusion_label: String,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) common: CommonConfig,
     pub(crate) settings: Settings,
+    pub(crate) rules: LabelRules,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -120,13 +152,56 @@ fn judge(args: &Args, faults: &mut Faults) -> Option<Config> {
     let frequency = &args.node_status_update_frequency;
     let compare_every =
         faults.at_least("--node-status-update-frequency <DURATION>", frequency, SHORTEST_PERIOD);
+    let rules = judge_labels(&args.sharing, &args.lifecycle.node_exclusion_label, faults);
     let lifecycle = args.lifecycle.judge(faults);
     let common = args.common.check(&args.http_address, faults);
     let workers = workers?;
     let address_writers = if writers? == 0 { workers } else { writers? };
     let settings =
         Settings { workers, address_writers, compare_every: compare_every?, lifecycle: lifecycle? };
-    Some(Config { common: common?, settings })
+    Some(Config { common: common?, settings, rules: rules? })
+}
+
+fn judge_labels(args: &SharingArgs, exclusion: &str, faults: &mut Faults) -> Option<LabelRules> {
+    let SharingArgs { node_selector, cloud_name, node_owner_label } = args;
+    let selector = if node_selector.trim().is_empty() {
+        Some(None)
+    } else {
+        faults.check("--node-selector <SELECTOR>", node_selector, Selector::read(node_selector).map(Some))
+    };
+    let key = faults.check("--node-owner-label <KEY>", node_owner_label, owner_key(node_owner_label));
+    let cloud = faults.check("--cloud-name <NAME>", cloud_name, cloud(cloud_name));
+    let exclusion = faults.check("--node-exclusion-label <KEY>", exclusion, label_key(exclusion));
+    let owner = cloud?.map(|cloud| Some(OwnerLabel { key: key.clone()?, cloud }));
+    // The key of an owner label that is not used must be valid, too.
+    key?;
+    Some(LabelRules { selector: selector?, owner: owner.flatten(), exclusion: exclusion? })
+}
+
+fn label_key(key: &str) -> Result<String, &'static str> {
+    let why = "use a label key such as example.com/key";
+    labels::is_label(key, "").then(|| key.to_owned()).ok_or(why)
+}
+
+/// The controller writes the label, and may not write labels of Kubernetes' own domains.
+fn owner_key(key: &str) -> Result<String, &'static str> {
+    match label_key(key) {
+        Ok(key) if labels::may_be_ours(&key) && !labels::PAIRS.as_flattened().contains(&key.as_str()) => {
+            Ok(key)
+        }
+        Ok(_) => Err("use a label key outside of kubernetes.io and k8s.io, such as example.com/key"),
+        Err(why) => Err(why),
+    }
+}
+
+fn cloud(name: &str) -> Result<Option<String>, &'static str> {
+    let why =
+        "use a label value: at most 63 letters, digits, -, _ and ., with a letter or digit at both ends";
+    match name {
+        "" => Ok(None),
+        name if labels::is_value(name) => Ok(Some(name.to_owned())),
+        _ => Err(why),
+    }
 }
 
 impl LifecycleArgs {
@@ -168,6 +243,28 @@ mod tests {
         assert_eq!(lifecycle.minimum_age.as_secs(), 300);
         assert_eq!(lifecycle.limits, Limits { share: 30, number: 50, window: Duration::from_mins(10) });
         assert_eq!(config.common.http_address.to_string(), "0.0.0.0:10270");
+        let LabelRules { selector, owner, exclusion } = config.rules;
+        assert_eq!((selector, owner), (None, None));
+        assert_eq!(exclusion, "node.kubernetes.io/exclude-from-lifecycle-management");
+    }
+
+    // Behaviour: NI22, NI23, ND14
+    #[test]
+    fn labels_are_configurable() {
+        let flags = [
+            "--node-selector=topology.kubernetes.io/region=eu,!example.com/bare-metal",
+            "--cloud-name=eu",
+            "--node-exclusion-label=example.com/keep",
+        ];
+        let arguments = ["node-controller", "--cluster-id=u"].into_iter().chain(flags);
+        let rules = Config::from_arguments(arguments).expect("valid flags").rules;
+        let selector = rules.selector.map(|selector| selector.to_string());
+        assert_eq!(selector.as_deref(), Some("!example.com/bare-metal,topology.kubernetes.io/region=eu"));
+        let (key, cloud) = ("cloudadapter.dev/cloud".to_owned(), "eu".to_owned());
+        assert_eq!(
+            (rules.owner, rules.exclusion.as_str()),
+            (Some(OwnerLabel { key, cloud }), "example.com/keep")
+        );
     }
 
     #[test]
@@ -182,6 +279,10 @@ mod tests {
             ("--node-deletion-max-share", "0", "0 is not in 1..=100"),
             ("--node-deletion-max-number", "all", "use a whole number in 1..=100000"),
             ("--node-deletion-window", "10", "1s or more"),
+            ("--node-selector", "region=eu,zone in a", "invalid requirement \"zone in a\": write key=value"),
+            ("--cloud-name", "my cloud", "use a label value: at most 63 letters"),
+            ("--node-owner-label", "kubernetes.io/cloud", "outside of kubernetes.io and k8s.io"),
+            ("--node-exclusion-label", "a/b/c", "use a label key such as example.com/key"),
         ];
         let flags = bad.iter().map(|(flag, value, _)| format!("{flag}={value}"));
         let arguments = ["node-controller", "--cluster-id=u"].map(str::to_owned).into_iter().chain(flags);

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 
 use crate::{
     error::Error,
+    ownership,
     plan::{Node, Refusal},
 };
 
@@ -78,6 +79,24 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Notice {
         }
     };
     Notice { kind: Kind::Warning, reason: refusal.reason(), action: ACTION, note }
+}
+
+/// The Event for a new node that no release initialises. Several releases emit it, so it names none of them.
+pub(crate) fn unclaimed(node: &Node) -> Notice {
+    let front = format!(
+        "No release has claimed this node for {} min. Unless another Event says what it waits for,",
+        ownership::GRACE.as_secs() / 60
+    );
+    let note = match &node.provider_id {
+        Some(id) => ended(
+            &format!("{front} no release has the cloud of its provider ID {id}"),
+            ". Check --provider-id of its kubelet",
+        ),
+        None => format!(
+            "{front} its labels match no nodeController.nodes.selector: add a label, or --provider-id"
+        ),
+    };
+    Notice { kind: Kind::Warning, reason: "NodeUnclaimed", action: ACTION, note }
 }
 
 /// Names the place, because a new adapter often looks in the wrong project, or in a simulated cloud that has no instances yet.
@@ -160,7 +179,8 @@ mod tests {
         ];
         let source = kube_api::Error::Held(kube_api::Held::NotLeading);
         let failed = sync_failed(&Error::Labels { source }, "nodes \"worker-1\" is forbidden");
-        let mut all = vec![synced(), failed, refused(&old, &Refusal::Foreign)];
+        let mut all =
+            vec![synced(), failed, refused(&old, &Refusal::Foreign), unclaimed(&new), unclaimed(&old)];
         all.extend(refusals.iter().map(|refusal| refused(&new, refusal)));
         all.extend(lifecycle::examples(&old));
         let event = |Notice { kind, reason, note, .. }| test_support::reference::Event {
@@ -170,6 +190,21 @@ mod tests {
         };
         let all: Vec<_> = all.into_iter().map(event).collect();
         test_support::reference::assert_events_up_to_date("node-controller", &all);
+    }
+
+    #[test]
+    fn event_about_a_node_without_an_owner_is_short() {
+        let short = unclaimed(&trim_node(&testing::node("a").build())).note;
+        let long = testing::node("a").provider_id(&format!("openstack:///{}", "i".repeat(250)));
+        let long = unclaimed(&trim_node(&long.build())).note;
+        assert!(
+            short.chars().count() <= NOTE_MAX && short.contains("nodeController.nodes.selector"),
+            "{short}"
+        );
+        assert!(
+            long.chars().count() <= NOTE_MAX && long.ends_with(" --provider-id of its kubelet"),
+            "{long}"
+        );
     }
 
     #[test]

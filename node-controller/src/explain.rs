@@ -12,7 +12,7 @@ use crate::{
     error::Error,
     events,
     mirror::{Found, Mirrors},
-    plan::{Instance, Node, Pairs, Refusal},
+    plan::{Deletion, Instance, Node, Pairs, Refusal},
 };
 
 pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Waits {
@@ -35,6 +35,11 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Waits {
         // For initialised nodes the controller only logs the cause and emits no Event.
         reported: node.is_uninitialised(),
     }
+}
+
+/// Returns the wait of a node whose provider ID the adapter does not know, if another release may have the node's cloud.
+pub(crate) fn foreign(node: &Node) -> Waits {
+    Waits { reported: false, ..refused(node, &Refusal::Foreign) }
 }
 
 pub(crate) fn failing(error: &Error, notice: &Notice) -> Waits {
@@ -64,6 +69,9 @@ impl Describe for Mirrors {
         let Some(node) = self.nodes.get(&object.name).filter(|node| node.uid == object.uid) else {
             return Seen::default();
         };
+        if let Some(apart) = self.apart(&node) {
+            return Seen { wanted: vec![apart.to_string()], apart: true, ..Seen::default() };
+        }
         let found = self.find(&node);
         let listed = self.instances.is_synced();
         let apart = listed && matches!(found, Found::Nothing) && is_without_instance(&node);
@@ -74,6 +82,8 @@ impl Describe for Mirrors {
             Found::Nothing if !listed => (asked(&node), vec!["not listed yet".to_owned()]),
             Found::Nothing => (asked(&node), Vec::new()),
         };
+        let excluded = (node.life.deletion == Deletion::Excluded).then(|| excluded(&self.rules.exclusion));
+        let wanted = wanted.into_iter().chain(excluded).collect();
         Seen { wanted, cloud, unseen: false, apart }
     }
 }
@@ -96,6 +106,12 @@ fn not_looked_for(node: &Node) -> String {
         "nothing: the node has neither a provider ID nor the taint of a new node, so the controller does not \
          look for its instance, and the cloud lists no instance named {}",
         node.name
+    )
+}
+
+fn excluded(key: &str) -> String {
+    format!(
+        "excluded from deletion by label {key}: the controller neither deletes the node nor adds the shutdown taint"
     )
 }
 

@@ -20,8 +20,10 @@ mod lifecycle;
 mod lookup;
 mod metrics;
 mod mirror;
+mod ownership;
 mod plan;
 mod reconcile;
+mod scheme;
 
 use std::{ffi::OsString, process::ExitCode, sync::Arc, time::Duration};
 
@@ -37,6 +39,7 @@ use self::{
     absence::Signs,
     config::{Config, Settings},
     lifecycle::Ledgers,
+    ownership::LabelRules,
     reconcile::rehearse::Rehearsals,
 };
 
@@ -52,16 +55,18 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Durat
 /// Runs the controller until the process receives a signal to stop. If flags are invalid, prints them and returns exit code 2.
 pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     match Config::from_arguments(arguments) {
-        Ok(config) => start::run(NAMES, &config.common, |process| controller(process, config.settings)),
+        Ok(Config { common, settings, rules }) => {
+            start::run(NAMES, &common, |process| controller(process, settings, rules))
+        }
         Err(error) => error.exit(),
     }
 }
 
 /// Runs caches, queue and workers until the process receives a signal to stop.
-async fn controller(mut process: Process, settings: Settings) -> anyhow::Result<()> {
+async fn controller(mut process: Process, settings: Settings, rules: LabelRules) -> anyhow::Result<()> {
     let queue: Queue<ObjectName> = Queue::new("Nodes", BACKOFF);
     let signs = Signs::new(settings.lifecycle.confirm_after);
-    let mirrors = mirror::start(&mut process, &queue, &signs);
+    let mirrors = mirror::start(&mut process, &queue, &signs, rules);
     let lookup = lookup::start(&mut process, &mirrors, &queue);
     let metrics = metrics::Metrics::register(&mut process, &mirrors.nodes);
     queue.register(&mut process.registry);
@@ -80,6 +85,7 @@ async fn controller(mut process: Process, settings: Settings) -> anyhow::Result<
         shards: process.shards.clone(),
         ledger: ledger.clone(),
         reminders,
+        clock: process.clock,
         dry_run: process.dry_run,
     });
     let ledgers = vec![ledger.clone(), ends.clone(), taints.clone()];

@@ -19,7 +19,6 @@ mod metrics;
 mod notices;
 mod plan;
 mod question;
-mod scheme;
 
 #[cfg(test)]
 pub(crate) use self::notices::examples;
@@ -50,12 +49,12 @@ use self::{
     metrics::Metrics,
     notices::{Notices, Reporter, Tripped},
     plan::{Facts, absence, taint},
-    scheme::Scheme,
 };
 use crate::{
     absence::{Conclusion, Ledger, Shown, Signs, Subject},
     mirror::{Found, Mirrors},
     plan::{Instance, Node, Ready, View},
+    scheme::Scheme,
 };
 
 /// The component named in the Events of this module. The former cloud controller manager, which ran several controllers, used this name.
@@ -98,9 +97,9 @@ pub(crate) fn start(
     let lifecycle = Lifecycle {
         mirrors: mirrors.clone(),
         adapter: process.adapter.clone(),
-        executor: Executor::new(process),
+        executor: Executor::new(process, Arc::clone(&mirrors.rules)),
         metrics: Metrics::register(process),
-        scheme: Scheme::default(),
+        scheme: mirrors.scheme.clone(),
         signs: signs.clone(),
         shards: process.shards.clone(),
         dry_run: process.dry_run.then_some(ledgers.taints),
@@ -158,7 +157,7 @@ struct Lifecycle {
 impl Lifecycle {
     async fn taint_all(&self) {
         let nodes = self.mirrors.nodes.items();
-        let ours = nodes.into_iter().filter(|(_, node)| self.shards.has(&node.uid));
+        let ours = nodes.into_iter().filter(|(_, node)| self.manages(node));
         let changes = ours.filter_map(|(_, node)| {
             let change = self.facts_for_the_taint(&node, |facts| taint(&node, facts))?;
             Some((node, change))
@@ -183,6 +182,11 @@ impl Lifecycle {
         let span =
             traces::child(traces::span!("taint", otel.name = "shutdown taints", nodes = changes.len()));
         stream::iter(changes).for_each_concurrent(AT_ONCE, write).instrument(span).await;
+    }
+
+    /// Whether the node is in a shard of this replica, and belongs to this release.
+    fn manages(&self, node: &Node) -> bool {
+        self.shards.has(&node.uid) && self.mirrors.apart(node).is_none()
     }
 
     /// Calls `decide` with what is known about a node's instance.
@@ -303,7 +307,7 @@ impl Deletions {
     fn candidates(&self) -> BTreeMap<Subject, Candidate> {
         let (now, minimum_age) = (self.clock.now(), self.lifecycle.settings.minimum_age);
         let nodes = self.lifecycle.mirrors.nodes.items();
-        let ours = nodes.into_iter().filter(|(_, node)| self.lifecycle.shards.has(&node.uid));
+        let ours = nodes.into_iter().filter(|(_, node)| self.lifecycle.manages(node));
         let candidates = ours.filter_map(|(_, node)| {
             let shown = self.lifecycle.facts(&node, |facts| {
                 let shown = if facts.instance.is_some() { Shown::Yes } else { Shown::No };
@@ -314,10 +318,10 @@ impl Deletions {
         candidates.collect()
     }
 
-    /// Reports nodes of other clouds, which this controller ignores.
+    /// Reports nodes of other clouds, which this controller ignores. If other releases manage such nodes, they are not reported.
     fn others(&self, notices: &mut Notices) {
         let Lifecycle { mirrors, scheme, shards, .. } = &self.lifecycle;
-        let Some(scheme) = scheme.get() else { return };
+        let Some(scheme) = scheme.get().filter(|_| !mirrors.rules.shares_nodes()) else { return };
         let is_another = |node: &&Arc<Node>| plan::is_of_another(node, &scheme) && shards.has(&node.uid);
         let others: Vec<_> = mirrors.nodes.read(|nodes| nodes.values().filter(is_another).cloned().collect());
         others.iter().for_each(|node| notices.of_another_cloud(node, &scheme));
@@ -427,8 +431,10 @@ impl Deletions {
 
     fn of_this_cloud(&self) -> Vec<Arc<Node>> {
         let scheme = self.lifecycle.scheme.get();
-        let is_ours = |node: &&Arc<Node>| plan::is_of(node, scheme.as_deref());
-        self.lifecycle.mirrors.nodes.read(|nodes| nodes.values().filter(is_ours).cloned().collect())
+        let Lifecycle { mirrors, .. } = &self.lifecycle;
+        let is_ours =
+            |node: &&Arc<Node>| plan::is_of(node, scheme.as_deref()) && mirrors.apart(node).is_none();
+        mirrors.nodes.read(|nodes| nodes.values().filter(is_ours).cloned().collect())
     }
 
     async fn delete(&mut self, going: Vec<Arc<Node>>) {

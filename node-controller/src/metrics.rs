@@ -20,7 +20,10 @@ use prometheus_client::{
     },
 };
 
-use crate::plan::{Node, Refusal};
+use crate::{
+    ownership::Claim,
+    plan::{Node, Refusal},
+};
 
 /// The names and buckets of the first two metrics are those of the former cloud controller manager.
 #[derive(Clone, Debug)]
@@ -99,9 +102,11 @@ impl Collector for Uninitialised {
     }
 }
 
-/// Returns the number of uninitialised nodes, and the time since the oldest of them was created.
+/// Returns the number of uninitialised nodes, and the time since the oldest of them was created. Nodes with the owner label of another
+/// cloud do not count.
 fn waiting<'a>(nodes: impl Iterator<Item = &'a Node>, now: Timestamp) -> (usize, SignedDuration) {
-    let waiting: Vec<&Node> = nodes.filter(|node| node.is_uninitialised()).collect();
+    let is_another = |node: &Node| matches!(node.claim, Claim::Other { .. });
+    let waiting: Vec<&Node> = nodes.filter(|node| node.is_uninitialised() && !is_another(node)).collect();
     let first = waiting.iter().filter_map(|node| node.created).min();
     (waiting.len(), first.map_or(SignedDuration::ZERO, |at| now.duration_since(at)).max(SignedDuration::ZERO))
 }

@@ -24,10 +24,12 @@ use kube::{Api, ResourceExt as _};
 use crate::{
     absence::Signs,
     events::MOVED_MAX,
+    ownership::{self, Apart, LabelRules},
     plan::{
-        Instance, InstanceStatus, Life, Node, Ready, Taint, View,
+        Deletion, Instance, InstanceStatus, Life, Node, Ready, Taint, View,
         labels::{self, Former},
     },
+    scheme::Scheme,
 };
 
 /// Resolution of creation times.
@@ -43,6 +45,9 @@ pub(crate) struct Mirrors {
     pub(crate) instances: Mirror<String, Instance>,
     /// Whether the adapter works in the scope in which this controller works.
     scope: ScopeGuard,
+    /// What the labels of nodes mean.
+    pub(crate) rules: Arc<LabelRules>,
+    pub(crate) scheme: Scheme,
     running_on: Arc<Mutex<RunningOn>>,
     signs: Signs,
     /// Earlier values of the extra labels, by provider ID, since this process started.
@@ -53,11 +58,18 @@ pub(crate) struct Mirrors {
 type RunningOn = BTreeSet<(String, String)>;
 
 /// Starts to watch Nodes and instances; each relevant change adds a node to the queue.
-pub(crate) fn start(process: &mut Process, queue: &Queue<ObjectName>, signs: &Signs) -> Mirrors {
+pub(crate) fn start(
+    process: &mut Process,
+    queue: &Queue<ObjectName>,
+    signs: &Signs,
+    rules: LabelRules,
+) -> Mirrors {
     let mirrors = Mirrors {
         nodes: Mirror::new("nodes", process.clock),
         instances: Mirror::new("instances", process.clock),
         scope: process.adapter.scope().clone(),
+        rules: Arc::new(rules),
+        scheme: Scheme::default(),
         running_on: Arc::default(),
         signs: signs.clone(),
         former: Arc::default(),
@@ -70,7 +82,8 @@ pub(crate) fn start(process: &mut Process, queue: &Queue<ObjectName>, signs: &Si
     let (api, listing): (Api<TrimmedNode>, _) = (Api::all(process.kube.clone()), process.listing);
     process.background("node cache", async move {
         let wake = |change: Change<ObjectName, Node>| this.node_changed(change, &wakes);
-        this.nodes.follow_kubernetes(api, listing, |TrimmedNode(node)| Some(trim_node(&node)), wake).await;
+        let trim = |TrimmedNode(node)| Some(trim_node_by(&this.rules, &node));
+        this.nodes.follow_kubernetes(api, listing, trim, wake).await;
     });
     let (this, wakes, adapter) = (mirrors.clone(), queue.clone(), process.adapter.clone());
     process.background("instance cache", async move {
@@ -83,6 +96,11 @@ pub(crate) fn start(process: &mut Process, queue: &Queue<ObjectName>, signs: &Si
 }
 
 impl Mirrors {
+    /// Returns why this controller does nothing to a node, or `None` if the node belongs to this release.
+    pub(crate) fn apart(&self, node: &Node) -> Option<Apart> {
+        ownership::apart(node, &self.rules, self.scheme.get().as_deref())
+    }
+
     /// Finds the instance by provider ID if the node has one, or else by name among the instances that are not being deleted. A name is
     /// used only if the listing is younger than the node and shows this controller's scope. Any other listing may show another instance of
     /// that name, and `spec.providerID` cannot be changed.
@@ -215,7 +233,7 @@ impl Mirrors {
         }
     }
 
-    /// Queues all nodes, since some are in shards that belonged to another replica.
+    /// Queues all nodes, for example since some are in shards that belonged to another replica.
     pub(crate) fn queue_all(&self, queue: &Queue<ObjectName>) {
         self.nodes.read(|nodes| nodes.keys().for_each(|name| queue.add_with_all(name.clone())));
     }
@@ -274,9 +292,11 @@ impl Mirrors {
             .collect()
     }
 
-    /// Queues waiting nodes when the adapter disconnects, connects, or has listed the cloud, and when its scope is accepted.
+    /// Queues waiting nodes when the adapter disconnects, connects, or has listed the cloud, and when its scope is accepted. If
+    /// other releases manage some of the nodes, a new scheme of the provider IDs decides again which nodes belong to this release.
     async fn link_changes(&self, queue: &Queue<ObjectName>) {
         let (mut links, mut acceptances) = (self.instances.links(), self.scope.acceptances());
+        let mut schemes = self.scheme.changes();
         loop {
             tokio::select! {
                 changed = links.changed() => match changed {
@@ -284,6 +304,15 @@ impl Mirrors {
                     Err(_closed) => return,
                 },
                 () = acceptances.next() => (),
+                changed = schemes.changed() => match changed {
+                    Ok(()) => {
+                        if self.rules.shares_nodes() {
+                            self.queue_all(queue);
+                        }
+                        continue;
+                    }
+                    Err(_closed) => return,
+                },
             }
             let waiting: Vec<ObjectName> = self.nodes.read(|nodes| {
                 let uninitialised = nodes.iter().filter(|(_, node)| node.is_uninitialised());
@@ -304,7 +333,13 @@ pub(crate) enum Found {
     Many(Vec<String>),
 }
 
+/// Trims a node of a release that shares no nodes.
+#[cfg(test)]
 pub(crate) fn trim_node(node: &core::Node) -> Node {
+    trim_node_by(&LabelRules::default(), node)
+}
+
+pub(crate) fn trim_node_by(rules: &LabelRules, node: &core::Node) -> Node {
     let uninitialised = node::has_taint(node, node::UNINITIALISED);
     let labels = node.labels().iter().filter(|(key, _)| uninitialised || labels::may_be_ours(key));
     let taints = if uninitialised { node::taints(node) } else { Default::default() };
@@ -321,11 +356,13 @@ pub(crate) fn trim_node(node: &core::Node) -> Node {
             .map(|core::NodeAddress { type_, address }| (type_, address))
             .collect(),
         provided_node_ip: node.annotations().get(node::PROVIDED_NODE_IP).cloned(),
-        life: trim_life(node),
+        claim: rules.claim(node.labels()),
+        life: trim_life(rules, node),
     }
 }
 
-fn trim_life(node: &core::Node) -> Life {
+fn trim_life(rules: &LabelRules, node: &core::Node) -> Life {
+    let is_excluded = rules.excludes(node.labels());
     let let_go = node.annotations().get(node::DELETE_DESPITE_BRAKE);
     Life {
         ready: if node::is_ready(node) { Ready::True } else { Ready::NotTrue },
@@ -333,6 +370,7 @@ fn trim_life(node: &core::Node) -> Life {
         deleting: node.metadata.deletion_timestamp.is_some(),
         let_go: let_go.is_some() && let_go == node.metadata.uid.as_ref()
             || node::has_taint(node, node::TO_BE_DELETED),
+        deletion: if is_excluded { Deletion::Excluded } else { Deletion::Allowed },
     }
 }
 

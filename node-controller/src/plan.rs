@@ -15,6 +15,7 @@ use serde::Serialize;
 use controller_core::{Again, node::UNINITIALISED};
 
 pub(crate) use self::{addresses::Address, labels::Withheld, pairs::Pairs};
+use crate::ownership::Claim;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum View {
@@ -52,6 +53,7 @@ pub(crate) struct Node {
     pub(crate) addresses: Pairs,
     /// The annotation `alpha.kubernetes.io/provided-node-ip`.
     pub(crate) provided_node_ip: Option<String>,
+    pub(crate) claim: Claim,
     pub(crate) life: Life,
 }
 
@@ -65,6 +67,16 @@ pub(crate) struct Life {
     pub(crate) deleting: bool,
     /// Whether an operator released the node from the brake, or the autoscaler marked it for removal.
     pub(crate) let_go: bool,
+    pub(crate) deletion: Deletion,
+}
+
+/// Whether the controller may delete the node, and set the shutdown taint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Deletion {
+    #[default]
+    Allowed,
+    /// A label excludes the node.
+    Excluded,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

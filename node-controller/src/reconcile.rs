@@ -5,8 +5,8 @@ pub(crate) mod rehearse;
 use std::sync::Arc;
 
 use controller_core::{
-    Again,
-    events::{Recorder, Reminders},
+    Again, Clock,
+    events::{REMIND, Recorder, Reminders},
     explain::{Ledger, Object},
     leadership::Shards,
     mirror::ObjectName,
@@ -23,7 +23,8 @@ use crate::{
     lookup::{Lookup, LookupResult},
     metrics::Metrics,
     mirror::{Found, Mirrors},
-    plan::{Instance, InstanceStatus, Node, Plan, plan},
+    ownership::{self, Apart},
+    plan::{Instance, InstanceStatus, Node, Plan, Refusal, plan},
 };
 
 pub(crate) struct Reconciler {
@@ -35,6 +36,7 @@ pub(crate) struct Reconciler {
     pub(crate) shards: Shards,
     pub(crate) ledger: Ledger,
     pub(crate) reminders: Reminders,
+    pub(crate) clock: Clock,
     pub(crate) dry_run: bool,
 }
 
@@ -58,10 +60,33 @@ impl Reconciler {
         // Drop the entries of earlier nodes with the same name.
         self.ledger.forget_others_of_name(&object);
         self.reminders.keep_only(&object);
-        let again = Box::pin(self.converge(&node, &object)).await;
+        let again = match self.mirrors.apart(&node) {
+            None => Box::pin(self.converge(&node, &object)).await,
+            Some(apart) => self.leave_alone(&node, &object, &apart),
+        };
         self.ledger.end_pass(&object);
         self.ledger.mark_seen(&object);
         again
+    }
+
+    /// Does nothing to a node that does not belong to this release. Cost: no call, except for the Event of a node without an owner.
+    fn leave_alone(&self, node: &Node, object: &Object, apart: &Apart) -> Again {
+        self.reminders.clear(object);
+        self.ledger.mark_settled(object);
+        if node.is_uninitialised() && apart.may_have_no_owner() {
+            self.await_owner(node)
+        } else {
+            Again::Done
+        }
+    }
+
+    /// Waits until another release initialises the node, and emits an Event if this takes too long. All releases share the Event.
+    fn await_owner(&self, node: &Node) -> Again {
+        if let Some(grace) = ownership::grace(node, self.clock.now()) {
+            return Again::After(grace);
+        }
+        self.recorder.emit_shared(&events::about(node), events::unclaimed(node));
+        Again::After(REMIND)
     }
 
     async fn converge(&self, node: &Arc<Node>, object: &Object) -> Again {
@@ -71,6 +96,15 @@ impl Reconciler {
         let plan = self.plan(node, Lookup::answer);
         debug!(%plan, "Executing plan");
         self.ledger.record_plan(object, &plan);
+        // Another release may have the node's cloud.
+        if node.is_uninitialised()
+            && plan.refusal == Some(Refusal::Foreign)
+            && self.mirrors.rules.shares_nodes()
+        {
+            self.reminders.clear(object);
+            self.ledger.record_wait(object, &explain::foreign(node));
+            return self.await_owner(node);
+        }
         self.report_refusal(node, object, &plan);
         if self.dry_run && plan.writes() {
             if plan.refusal.is_none() {
@@ -118,7 +152,7 @@ impl Reconciler {
             },
         };
         match found {
-            Ok(instance) => plan(node, &InstanceStatus::Seen(&instance)),
+            Ok(instance) => plan(node, &InstanceStatus::Seen(&self.mirrors.rules.label(instance))),
             Err(status) => plan(node, &status),
         }
     }

@@ -1,12 +1,9 @@
 //! The scheme of this cloud's provider IDs, which the adapter reports each time it connects.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use controller_core::{Link, adapter::Adapter};
-use tokio::time::sleep;
+use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
 
 use crate::mirror::Mirrors;
@@ -16,16 +13,21 @@ const SCHEME_RETRY: Duration = Duration::from_secs(5);
 
 /// The part of this cloud's provider IDs before `://`. Clones share the state.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Scheme(Arc<Mutex<Option<Arc<str>>>>);
+pub(crate) struct Scheme(Arc<watch::Sender<Option<Arc<str>>>>);
 
 impl Scheme {
     /// Returns `None` until the adapter has reported the scheme.
-    pub(super) fn get(&self) -> Option<Arc<str>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn get(&self) -> Option<Arc<str>> {
+        self.0.borrow().clone()
+    }
+
+    /// Returns a receiver that reports when the scheme changes.
+    pub(crate) fn changes(&self) -> watch::Receiver<Option<Arc<str>>> {
+        self.0.subscribe()
     }
 
     /// Asks the adapter after each new connection, since another adapter may have answered. Cost: no vendor call.
-    pub(super) async fn follow(&self, mirrors: &Mirrors, adapter: &Adapter) {
+    pub(crate) async fn follow(&self, mirrors: &Mirrors, adapter: &Adapter) {
         let (mut links, mut connections) = (mirrors.instances.links(), mirrors.instances.connections());
         // Waiting fails only when the process stops, because the cache owns the senders.
         while links.wait_for(Link::is_up).await.is_ok() {
@@ -56,10 +58,13 @@ impl Scheme {
     }
 
     fn set(&self, scheme: String) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.as_deref() != Some(scheme.as_str()) {
-            info!(scheme, "Learned the provider ID scheme of this cloud");
-            *known = Some(scheme.into());
-        }
+        self.0.send_if_modified(|known| {
+            let changes = known.as_deref() != Some(scheme.as_str());
+            if changes {
+                info!(scheme, "Learned the provider ID scheme of this cloud");
+                *known = Some(scheme.into());
+            }
+            changes
+        });
     }
 }

@@ -12,6 +12,7 @@ mod progress;
 mod rehearse;
 mod reminders;
 mod shards;
+mod sharing;
 mod shutdown;
 mod spans;
 mod world;

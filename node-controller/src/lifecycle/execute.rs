@@ -3,7 +3,7 @@
 //! The cache lags, so these writes do not rely on it. A node that is ready again is neither tainted nor deleted. A node that was recreated
 //! under the same name is a different node.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use controller_core::{
     adapter::Adapter,
@@ -14,7 +14,7 @@ use controller_core::{
 };
 use k8s_openapi::api::core::v1 as core;
 use kube::{
-    Api,
+    Api, ResourceExt as _,
     api::{DeleteParams, Patch, Preconditions},
 };
 use serde_json::json;
@@ -22,7 +22,13 @@ use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
 use super::{notices, plan::Change};
-use crate::{events::about, execute::patch_params, mirror::NO_SCHEDULE, plan::Node};
+use crate::{
+    events::about,
+    execute::patch_params,
+    mirror::NO_SCHEDULE,
+    ownership::{Claim, LabelRules},
+    plan::Node,
+};
 
 /// Maximum number of attempts. Another client may write the same node at the same moment.
 const TRIES: u32 = 5;
@@ -69,11 +75,12 @@ impl Ended {
 pub(super) struct Executor {
     api: Api<core::Node>,
     adapter: Adapter,
+    rules: Arc<LabelRules>,
 }
 
 impl Executor {
-    pub(super) fn new(process: &Process) -> Self {
-        Self { api: Api::all(process.kube.clone()), adapter: process.adapter.clone() }
+    pub(super) fn new(process: &Process, rules: Arc<LabelRules>) -> Self {
+        Self { api: Api::all(process.kube.clone()), adapter: process.adapter.clone(), rules }
     }
 
     /// Adds or removes the taint. Does nothing if the node was recreated, its readiness has changed, or the taint is already as planned.
@@ -100,7 +107,8 @@ impl Executor {
         let has = has_taint_with(&live, SHUTDOWN, NO_SCHEDULE);
         // Only ready nodes lose the taint, and only nodes that are not ready get it. If the readiness has changed, the next check of all
         // nodes decides.
-        if !is_same(&live, node) || is_ready(&live) == wanted || has == wanted {
+        let is_let_be = self.belongs_to_another(&live) || wanted && self.is_excluded(&live);
+        if !is_same(&live, node) || is_ready(&live) == wanted || has == wanted || is_let_be {
             return Ok(());
         }
         let ours = |taint: &core::Taint| taint.key == SHUTDOWN && taint.effect == NO_SCHEDULE;
@@ -141,6 +149,8 @@ impl Executor {
         if !is_same(&live, node)
             || is_ready(&live)
             || !same_machine
+            || self.is_excluded(&live)
+            || self.belongs_to_another(&live)
             || live.metadata.deletion_timestamp.is_some()
         {
             return Ended::Stale;
@@ -169,6 +179,16 @@ impl Executor {
                 Ended::without_success(&error)
             }
         }
+    }
+}
+
+impl Executor {
+    fn is_excluded(&self, live: &core::Node) -> bool {
+        self.rules.excludes(live.labels())
+    }
+
+    fn belongs_to_another(&self, live: &core::Node) -> bool {
+        matches!(self.rules.claim(live.labels()), Claim::Other { .. })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Defines the Events about the shutdown and the deletion of nodes.
 //!
 //! Every few seconds, the controller checks all nodes and finds the same reasons why a node is not deleted. An Event is emitted when a
-//! condition begins, and re-emitted each hour while it lasts, since Events are kept for an hour. The Event for a node of another cloud is
+//! condition begins, and re-emitted each hour while it lasts, since Events are kept for an hour. The Events for a node of another cloud are
 //! emitted only once.
 //!
 //! The text of an Event is shortened to its maximum length, but a command in the text is never cut. The status pages show the whole text.
@@ -32,9 +32,10 @@ const REMIND: Duration = Duration::from_hours(1);
 /// The cloud returned an error. Errors whose texts differ only in words with digits count as one condition.
 const FAILED: &str = "CloudProviderFailed";
 const TRIPPED: &str = "NodeDeletionBrakeTripped";
-/// The node's instance belongs to another cloud. This Event is emitted once per process, since the condition lasts as long as the node and
-/// may be intended.
+/// The node's instance belongs to another cloud, according to its provider ID or to the adapter. These Events are emitted once per process,
+/// since the condition lasts as long as the node and may be intended.
 const ANOTHER: &str = "InstanceOfAnotherCloud";
+const FOREIGN: &str = "InstanceForeign";
 /// The plan for a node whose instance is proven to be gone.
 pub(crate) const DELETE_GONE_NODE: &str = "delete the node: its instance is gone";
 /// Maximum number of nodes that the text about all nodes lists by name.
@@ -92,7 +93,7 @@ impl Notices {
              belongs to another cloud or region",
             id(node)
         );
-        self.warn(node, "InstanceForeign", bounded(&note, NOTE_MAX), note);
+        self.warn(node, FOREIGN, bounded(&note, NOTE_MAX), note);
     }
 
     /// Adds a notice for a node whose provider ID has another scheme than this cloud's provider IDs.
@@ -259,7 +260,7 @@ impl Reporter {
         for entry in notices.0 {
             let condition = Condition::of(&entry);
             let is_due = match condition.reason {
-                ANOTHER => self.conditions.last(&condition).is_none(),
+                ANOTHER | FOREIGN => self.conditions.last(&condition).is_none(),
                 _ => self.conditions.is_due(&condition, now),
             };
             if is_due && self.recorder.try_emit(&entry.about, entry.notice) {

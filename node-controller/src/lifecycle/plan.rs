@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::{
     absence::Conclusion,
-    plan::{Instance, Node, Ready, View},
+    plan::{Deletion, Instance, Life, Node, Ready, View},
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -28,14 +28,16 @@ pub(super) enum Change {
     Remove,
 }
 
-/// Plans the change of the taint. A ready node loses the taint; a node that is not ready gets it if its instance is switched off. An
-/// existing taint stays until the node is ready.
+/// Plans the change of the taint. A ready node loses the taint; a node that is not ready gets it if its instance is switched off, unless a
+/// label excludes the node. An existing taint stays until the node is ready.
 pub(super) fn taint(node: &Node, facts: &Facts<'_>) -> Option<Change> {
     match (node.life.ready, node.life.shutdown) {
         _ if node.life.deleting => None,
         (Ready::True, true) => Some(Change::Remove),
         (Ready::True, false) | (Ready::NotTrue, true) => None,
-        (Ready::NotTrue, false) => is_stopped(facts).then_some(Change::Add),
+        (Ready::NotTrue, false) => {
+            (node.life.deletion == Deletion::Allowed && is_stopped(facts)).then_some(Change::Add)
+        }
     }
 }
 
@@ -52,10 +54,14 @@ fn is_stopped(facts: &Facts<'_>) -> bool {
 /// Whether to ask the cloud about the node's instance. That is so if the instance may be gone, or if the cache is too old to show that it
 /// is switched off.
 ///
+/// A node that a label excludes is neither deleted nor tainted, so the controller does not ask about it.
+///
 /// The controller asks only by provider ID, and only if the ID has this cloud's scheme, since names prove nothing. It does not ask about
 /// very new uninitialised nodes, whose instances the vendor may not show yet.
 pub(super) fn absence(node: &Node, facts: &Facts<'_>, now: Timestamp, minimum_age: Duration) -> bool {
-    if node.life.ready == Ready::True || node.life.deleting || facts.cloud == View::None {
+    let Life { ready, deleting, deletion, .. } = node.life;
+    let may_end = ready == Ready::NotTrue && !deleting && deletion == Deletion::Allowed;
+    if !may_end || facts.cloud == View::None {
         return false;
     }
     if !is_of(node, facts.scheme) || (node.is_uninitialised() && !is_older(node, now, minimum_age)) {
@@ -69,10 +75,11 @@ pub(super) fn absence(node: &Node, facts: &Facts<'_>, now: Timestamp, minimum_ag
 }
 
 /// Whether a node that the brake held still shows no sign of life. An unavailable or old cache is not a sign of life. A node that is being
-/// deleted is no longer held.
+/// deleted, or that a label excludes from deletion, is no longer held.
 pub(super) fn is_lifeless(node: &Node, facts: &Facts<'_>) -> bool {
     let is_listed = facts.cloud == View::Fresh && facts.instance.is_some_and(|instance| !instance.ends);
-    node.life.ready == Ready::NotTrue && !node.life.deleting && !is_listed
+    let Life { ready, deleting, deletion, .. } = node.life;
+    ready == Ready::NotTrue && !deleting && deletion == Deletion::Allowed && !is_listed
 }
 
 pub(super) fn is_of(node: &Node, scheme: Option<&str>) -> bool {

@@ -145,7 +145,7 @@ fn is_kubernetes_own(key: &str) -> bool {
 }
 
 /// Whether the API server accepts the label. Source: Kubernetes, object names and labels, "syntax and character set".
-fn is_label(key: &str, value: &str) -> bool {
+pub(crate) fn is_label(key: &str, value: &str) -> bool {
     let (domain, name) = key.split_once('/').map_or((None, key), |(domain, name)| (Some(domain), name));
     let is_part = |part: &str| !part.is_empty() && is_word(part) && !part.contains(['_', '.']);
     let is_domain = |domain: &str| {
@@ -157,7 +157,7 @@ fn is_label(key: &str, value: &str) -> bool {
 }
 
 /// Whether the API server accepts the text as a label value.
-fn is_value(text: &str) -> bool {
+pub(crate) fn is_value(text: &str) -> bool {
     text.len() <= 63 && is_word(text)
 }
 

@@ -15,6 +15,7 @@ fn node(name: &str) -> Node {
         taints: Vec::new(),
         addresses: Pairs::default(),
         provided_node_ip: None,
+        claim: Claim::Claimed,
         life: Life::default(),
     }
 }

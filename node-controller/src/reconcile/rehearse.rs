@@ -41,6 +41,9 @@ impl Rehearsals {
     }
 
     fn of_node(&self, node: &Node) -> Rehearsal {
+        if self.reconciler.mirrors.apart(node).is_some() {
+            return Rehearsal::default();
+        }
         // While the cache does not show the last write, that write is not planned again.
         if self.reconciler.executor.is_ahead_of(node) {
             return Rehearsal::default();

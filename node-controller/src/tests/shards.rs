@@ -10,7 +10,7 @@ use super::{
     world::{SETTINGS, World, id, known, settle},
     *,
 };
-use crate::{NAMES, controller};
+use crate::{NAMES, controller, ownership::LabelRules};
 
 const LASTS: Duration = Duration::from_hours(10);
 const N_NODES: usize = 40;
@@ -23,7 +23,11 @@ fn replica(
     let fake_shards = FakeShards::new("node-controller", 4);
     shards.into_iter().for_each(|shard| fake_shards.give(shard, LASTS));
     let mut running = Replica::new();
-    running.spawn(controller(process_of_shards(NAMES, kube, cloud, &fake_shards), SETTINGS));
+    running.spawn(controller(
+        process_of_shards(NAMES, kube, cloud, &fake_shards),
+        SETTINGS,
+        LabelRules::default(),
+    ));
     (fake_shards, running)
 }
 

@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::{Node, NodeAddress};
 use tokio::{task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::{NAMES, config::Settings, controller, lifecycle, plan::labels::PAIRS};
+use crate::{NAMES, config::Settings, controller, lifecycle, ownership::LabelRules, plan::labels::PAIRS};
 
 /// The defaults of the flags.
 pub(super) const SETTINGS: Settings = Settings {
@@ -36,6 +36,7 @@ pub(super) struct World {
     pub(super) kube: FakeKube,
     pub(super) cloud: FakeCloud,
     pub(super) settings: Settings,
+    pub(super) rules: LabelRules,
     pub(super) dry_run: bool,
     pub(super) health: Health,
     pub(super) explain: Explain,
@@ -50,7 +51,8 @@ impl World {
         let (stop, health) = (CancellationToken::new(), Health::default());
         let explain = Explain::default();
         let (settings, dry_run, tasks) = (SETTINGS, false, JoinSet::new());
-        Self { kube, cloud, settings, dry_run, health, explain, stop, tasks }
+        let rules = LabelRules::default();
+        Self { kube, cloud, settings, rules, dry_run, health, explain, stop, tasks }
     }
 
     pub(super) fn start(&mut self) {
@@ -59,7 +61,7 @@ impl World {
         self.stop = process.stop.clone();
         self.health = process.health.clone();
         self.explain = process.explain.clone();
-        self.tasks.spawn(controller(process, self.settings));
+        self.tasks.spawn(controller(process, self.settings, self.rules.clone()));
     }
 
     pub(super) async fn stop(&mut self) {

@@ -1,12 +1,16 @@
 //! Tests with a table which nodes are tainted and about which nodes the controller asks the cloud.
 
 use cloud_api_proto::v1alpha1::InstanceState;
-use controller_core::testing::{BEGIN, NodeBuilder, instance, node};
+use controller_core::{
+    node::SHUTDOWN,
+    testing::{BEGIN, NodeBuilder, instance, node},
+};
 use jiff::ToSpan as _;
 
 use super::*;
 use crate::{
-    mirror::{trim_instance, trim_node},
+    mirror::{NO_SCHEDULE, trim_instance, trim_node},
+    ownership::EXCLUSION_LABEL,
     plan::Instance,
 };
 
@@ -39,7 +43,7 @@ fn ready_node_only_loses_the_taint() {
     for facts in [facts(Some(&stopped), None), facts(None, None), facts(None, Some(&Conclusion::NotVisible))]
     {
         let ready = known().ready("True");
-        let with_taint = ready.clone().tainted(controller_core::node::SHUTDOWN, None, "NoSchedule");
+        let with_taint = ready.clone().tainted(SHUTDOWN, None, "NoSchedule");
         assert_eq!(tainted(with_taint, &facts), Some(Change::Remove));
         assert_eq!(tainted(ready.clone(), &facts), None);
         assert!(!is_asked(ready, &facts));
@@ -80,7 +84,7 @@ fn only_a_stopped_instance_taints_its_node() {
 #[test]
 fn an_old_taint_stays_until_the_node_is_ready() {
     let running = machine(InstanceState::Running);
-    let off = known().ready("False").tainted(controller_core::node::SHUTDOWN, None, "NoSchedule");
+    let off = known().ready("False").tainted(SHUTDOWN, None, "NoSchedule");
     for facts in [facts(Some(&running), None), facts(None, None)] {
         assert_eq!(tainted(off.clone(), &facts), None);
     }
@@ -197,4 +201,23 @@ fn only_the_provider_id_assigns_a_node_to_another_cloud() {
     ] {
         assert_eq!(is_of_another(&trim_node(&node.build()), "sim"), expected, "{name}");
     }
+}
+
+// Behaviour: ND14
+#[test]
+fn excluded_node_is_neither_tainted_nor_asked_about() {
+    let stopped = machine(InstanceState::Stopped);
+    for (value, is_excluded) in [("", true), ("true", true), ("yes", true), ("false", false), ("0", false)] {
+        let excluded = || known().ready("Unknown").label(EXCLUSION_LABEL, value);
+        assert_eq!(is_asked(excluded(), &facts(None, None)), !is_excluded, "{value:?}");
+        let added = tainted(excluded(), &facts(Some(&stopped), None));
+        assert_eq!(added, (!is_excluded).then_some(Change::Add), "{value:?}");
+        assert_eq!(
+            is_lifeless(&trim_node(&excluded().build()), &facts(None, None)),
+            !is_excluded,
+            "{value:?}"
+        );
+    }
+    let ready = known().ready("True").label(EXCLUSION_LABEL, "").tainted(SHUTDOWN, None, NO_SCHEDULE);
+    assert_eq!(tainted(ready, &facts(None, None)), Some(Change::Remove), "an earlier taint ends as always");
 }
