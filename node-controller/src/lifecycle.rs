@@ -107,7 +107,7 @@ pub(crate) fn start(
     };
     let (this, deletions) = (lifecycle.clone(), ledgers.ends);
     process.background("provider ID scheme", async move {
-        this.scheme.follow(&this.mirrors, &this.adapter).await;
+        this.scheme.follow(&this.mirrors.instances, &this.adapter).await;
     });
     let this = lifecycle.clone();
     process.background("shutdown taints", async move {

@@ -20,10 +20,7 @@ use prometheus_client::{
     },
 };
 
-use crate::{
-    ownership::Claim,
-    plan::{Node, Refusal},
-};
+use crate::plan::{Claim, Node, Refusal};
 
 /// The names and buckets of the first two metrics are those of the former cloud controller manager.
 #[derive(Clone, Debug)]

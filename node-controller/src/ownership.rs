@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use controller_core::{ProviderId, selector::Selector};
 use jiff::Timestamp;
 
-use crate::plan::{Instance, Node};
+use crate::plan::{Claim, Instance, Node};
 
 /// The default key of the label that names the cloud of a node.
 pub(crate) const OWNER_LABEL: &str = "cloudadapter.dev/cloud";
@@ -75,17 +75,6 @@ impl LabelRules {
         let extra_labels = others.chain([(key.as_str(), cloud.as_str())]).collect();
         Arc::new(Instance { extra_labels, ..Instance::clone(&instance) })
     }
-}
-
-/// What the labels of a node say about its owner.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Claim {
-    /// The node has the owner label of this release, or it has no owner label and the selector matches.
-    Claimed,
-    /// The node has no owner label, and the selector does not match.
-    NotSelected,
-    /// The owner label names another cloud.
-    Other { label: String },
 }
 
 /// Why this controller does nothing to a node.

@@ -15,7 +15,6 @@ use serde::Serialize;
 use controller_core::{Again, node::UNINITIALISED};
 
 pub(crate) use self::{addresses::Address, labels::Withheld, pairs::Pairs};
-use crate::ownership::Claim;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum View {
@@ -68,6 +67,17 @@ pub(crate) struct Life {
     /// Whether an operator released the node from the brake, or the autoscaler marked it for removal.
     pub(crate) let_go: bool,
     pub(crate) deletion: Deletion,
+}
+
+/// What the labels of a node say about its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// The node has the owner label of this release, or it has no owner label and the selector matches.
+    Claimed,
+    /// The node has no owner label, and the selector does not match.
+    NotSelected,
+    /// The owner label names another cloud.
+    Other { label: String },
 }
 
 /// Whether the controller may delete the node, and set the shutdown taint.

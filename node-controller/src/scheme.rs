@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use controller_core::{Link, adapter::Adapter};
+use controller_core::{Link, adapter::Adapter, mirror::Mirror};
 use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
 
-use crate::mirror::Mirrors;
+use crate::plan::Instance;
 
 /// Pause before the controller asks again if the adapter has not reported the scheme.
 const SCHEME_RETRY: Duration = Duration::from_secs(5);
@@ -27,8 +27,8 @@ impl Scheme {
     }
 
     /// Asks the adapter after each new connection, since another adapter may have answered. Cost: no vendor call.
-    pub(crate) async fn follow(&self, mirrors: &Mirrors, adapter: &Adapter) {
-        let (mut links, mut connections) = (mirrors.instances.links(), mirrors.instances.connections());
+    pub(crate) async fn follow(&self, instances: &Mirror<String, Instance>, adapter: &Adapter) {
+        let (mut links, mut connections) = (instances.links(), instances.connections());
         // Waiting fails only when the process stops, because the cache owns the senders.
         while links.wait_for(Link::is_up).await.is_ok() {
             connections.mark_unchanged();

@@ -26,8 +26,8 @@ use crate::{
     events::about,
     execute::patch_params,
     mirror::NO_SCHEDULE,
-    ownership::{Claim, LabelRules},
-    plan::Node,
+    ownership::LabelRules,
+    plan::{Claim, Node},
 };
 
 /// Maximum number of attempts. Another client may write the same node at the same moment.
