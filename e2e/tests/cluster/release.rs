@@ -26,6 +26,8 @@ const UPGRADE: Page = Page {
     file: "docs/upgrade.md",
     skipped: "it needs a registry; `cargo xtask test release` upgrades from one",
 };
+/// The commands of the README, which need a cloud of their own to work: the API server checks what they would create.
+const README: &str = "README.md";
 /// What the commands that users type need in a test.
 const WAIT: &str = "--wait --timeout 5m";
 const ADAPTER: &str = "cloud-adapter";
@@ -79,6 +81,7 @@ fn signed_release_is_installed_upgraded_and_rolled_back() {
         let mut registry = registry(bed, &built)?;
         push(bed, &built).await?;
         tampered_artifacts_are_refused(bed, &built, &old).await?;
+        readme(bed).await?;
         install(bed, &built, &old).await?;
         runs(bed, &[&old; 4]).await?;
         let before = has_work(bed).await?;
@@ -183,9 +186,37 @@ impl Page {
     }
 
     fn text(&self) -> anyhow::Result<String> {
-        let path = crate::bed::chart().join("../..").join(self.file);
-        fs::read_to_string(path).with_context(|| format!("cannot read {}", self.file))
+        text(self.file)
     }
+}
+
+/// Reads a page of the project.
+fn text(file: &str) -> anyhow::Result<String> {
+    let path = crate::bed::chart().join("../..").join(file);
+    fs::read_to_string(path).with_context(|| format!("cannot read {file}"))
+}
+
+/// Runs the commands of the README with this registry. They pull the newest chart, and nothing is installed.
+async fn readme(bed: &Bed) -> anyhow::Result<()> {
+    let page = text(README)?;
+    let all = blocks(&page);
+    let block =
+        all.iter().find(|block| block.commands().iter().any(|it| it.text.starts_with("helm install")));
+    let commands = block.context("README.md has no block with `helm install`")?.commands();
+    let texts = commands.iter().map(|it| match it.text.split_once(' ') {
+        Some(("helm", rest)) if rest.starts_with("pull ") => format!("helm {rest} --plain-http"),
+        Some(("helm", rest)) if rest.starts_with("install ") => format!("helm {rest} --dry-run=server"),
+        _ => format!("REGISTRY={REGISTRY}"),
+    });
+    let script = texts.collect::<Vec<_>>().join("\n");
+    let folder = bed.layout().home.join("readme");
+    fs::create_dir_all(&folder)?;
+    let said = bed.shell(&folder, &script).await.context("the README says how to install a release")?;
+    for part in ["STATUS: pending-install", &format!("image: \"{REGISTRY}/adapter-openstack")] {
+        ensure!(said.contains(part), "no `{part}` in: {said}");
+    }
+    bed.step("the README's commands");
+    Ok(())
 }
 
 /// The folder in which the user works.
