@@ -3,7 +3,7 @@
 /// Maximum length of an Event's text, in characters.
 pub const NOTE_MAX: usize = 200;
 /// Maximum length of a text on the status pages, in bytes.
-const TEXT_MAX: usize = 1024;
+const TEXT_MAX: usize = 4096;
 
 /// Returns the gist of a text, which is the text without the words that contain a digit. Such words are delays, counts, addresses or
 /// request IDs, which differ between attempts. Two texts with the same reason but different gists describe two problems.

@@ -93,8 +93,11 @@ fn one(
     if page.attempts > 0 {
         table.row(["tried".into(), many(page.attempts, "time").into()]);
     }
-    if let Some(next) = page.next_try {
-        table.row(["next try".into(), format!("in {}", until(now, next)).into()]);
+    match page.next_try {
+        Some(next) => table.row(["next try".into(), format!("in {}", until(now, next)).into()]),
+        // No time helps: the controller continues when the cause has changed.
+        None if page.waits_for.is_some() => table.row(["next try".into(), "as soon as this changes".into()]),
+        None => (),
     }
     paper.table(&table, 2);
 }

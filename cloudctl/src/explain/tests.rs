@@ -103,6 +103,15 @@ fn the_shard_holder_and_the_budget_are_shown() {
 }
 
 #[test]
+fn an_object_that_only_a_change_helps_has_a_next_try_without_a_time() {
+    let mut waits = waits();
+    waits.content.next_try = None;
+    let report = report(&web(), now(), vec![waits], Vec::new());
+    let text = written(&report, Format::Table, false).expect("written");
+    assert!(text.contains("next try   as soon as this changes"), "{text}");
+}
+
+#[test]
 fn the_queue_length_comes_from_the_adapter() {
     let before = "waits for the call budget of bucket loadbalancer: 30 calls ahead at 0.5 a second, next call in about 60 s";
     let mut waits = waits();

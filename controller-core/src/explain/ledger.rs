@@ -469,7 +469,7 @@ mod tests {
         ledger.record_plan(&object, &"x".repeat(100_000));
         ledger.record_wait(&object, &waits(&"x".repeat(100_000), true));
         let entry = ledger.get(&object).expect("there");
-        assert!(entry.plan.iter().chain(text(&ledger, &object).iter()).all(|text| text.len() <= 1024));
+        assert!(entry.plan.iter().chain(text(&ledger, &object).iter()).all(|text| text.len() <= 4096));
         ledger.record_plan(&object, &"x\n".repeat(1000));
         let entry = ledger.get(&object).expect("there");
         assert_eq!((entry.plan.len(), entry.plan.last().cloned()), (21, Some("980 more".to_owned())));
