@@ -128,7 +128,12 @@ impl VendorError {
             return format!("{step}: {self}");
         }
         let status = self.status.map(|status| format!("{status}, ")).unwrap_or_default();
-        format!("{step} failed ({status}{}): {self}", self.fault.reason().word())
+        let reason = self.fault.reason().word();
+        if !self.fields.is_empty() {
+            // The user can mend it, so what to do comes first: Events are short.
+            return format!("{self} ({step} failed: {status}{reason})");
+        }
+        format!("{step} failed ({status}{reason}): {self}")
     }
 
     /// Limits the texts and the delays that come from the vendor.
@@ -219,10 +224,16 @@ mod tests {
     fn unsent_call_is_not_reported_as_failed() {
         let error = VendorError::new(Fault::OutcomeUnknown, "CreateLoadBalancer: out of order");
         let answered = VendorError { status: Some(503), ..error.clone() };
+        let invalid = VendorError::new(Fault::Invalid, "address 192.0.2.1 is taken: choose another address");
+        let invalid = VendorError { fields: vec!["spec.requested_addresses".to_owned()], ..invalid };
         let budget = VendorError::new(Fault::Budget, "waits for the call budget of bucket loadbalancer");
         for (error, wanted) in [
             (answered, "create web failed (503, OUTCOME_UNKNOWN): CreateLoadBalancer: out of order"),
             (error, "create web failed (OUTCOME_UNKNOWN): CreateLoadBalancer: out of order"),
+            (
+                invalid,
+                "address 192.0.2.1 is taken: choose another address (create web failed: FIELD_INVALID)",
+            ),
             (budget, "create web: waits for the call budget of bucket loadbalancer"),
         ] {
             assert_eq!(error.of(&"create web"), wanted);
