@@ -119,7 +119,7 @@ fn unavailable(deployment: &Deployment) -> Option<String> {
         .then(|| format!("{}: {available} of {wanted} replicas available", deployment.name_any()))
 }
 
-/// Returns an object, such as `pod NAME`, and the reason that it states: why a pod does not start, or why there is none.
+/// Returns an object, such as `pod NAME`, and the reason that it gives: why a pod does not start, or why there is none.
 fn cause(deployment: &Deployment, pods: &[Pod], events: &[Event]) -> Option<(String, Stopped)> {
     let component = component_of(deployment)?;
     let mut its = pods.iter().filter(|it| component_of(*it) == Some(component));
