@@ -34,6 +34,19 @@ pub(crate) struct Node {
     pub(crate) labels: BTreeMap<String, String>,
 }
 
+#[cfg(test)]
+impl Node {
+    /// Returns a node that can be behind load balancers.
+    pub(crate) fn testing(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            provider_id: Some(format!("sim://r1/{name}")),
+            addresses: vec!["10.0.0.1".parse().unwrap()],
+            ..Self::default()
+        }
+    }
+}
+
 impl Node {
     pub(crate) fn is_target(&self) -> bool {
         !self.deleting && !self.leaving && !self.is_excluded()

@@ -73,17 +73,8 @@ mod tests {
     use super::*;
     use crate::plan::targets::Node;
 
-    fn node(name: &str) -> Node {
-        Node {
-            name: name.to_owned(),
-            provider_id: Some(format!("sim://r1/{name}")),
-            addresses: vec!["10.0.0.1".parse().unwrap()],
-            ..Node::default()
-        }
-    }
-
     fn excluded(name: &str) -> Node {
-        Node { exclude: Some("true".to_owned()), ..node(name) }
+        Node { exclude: Some("true".to_owned()), ..Node::testing(name) }
     }
 
     fn cause(nodes: &[Node], selector: Option<&Selector>) -> Option<String> {
@@ -94,17 +85,17 @@ mod tests {
     // Behaviour: S13
     #[test]
     fn causes_are_counted_most_frequent_first() {
-        assert_eq!(cause(&[node("a"), excluded("b")], None), None, "one node serves");
+        assert_eq!(cause(&[Node::testing("a"), excluded("b")], None), None, "one node serves");
         let texts = [
             cause(&[], None),
             cause(&[excluded("a"), excluded("b")], None),
             cause(
                 &[
-                    Node { provider_id: None, ..node("a") },
-                    Node { addresses: Vec::new(), ..node("b") },
-                    Node { deleting: true, ..node("c") },
-                    Node { leaving: true, ..node("d") },
-                    Node { addresses: Vec::new(), ..node("e") },
+                    Node { provider_id: None, ..Node::testing("a") },
+                    Node { addresses: Vec::new(), ..Node::testing("b") },
+                    Node { deleting: true, ..Node::testing("c") },
+                    Node { leaving: true, ..Node::testing("d") },
+                    Node { addresses: Vec::new(), ..Node::testing("e") },
                 ],
                 None,
             ),
@@ -124,17 +115,17 @@ mod tests {
         let by_default = {
             let mut defaults = Defaults::default();
             defaults.set("node-selector", "zone=mars").unwrap();
-            let targets = Targets::of(&[node("a")], Some(&selector));
+            let targets = Targets::of(&[Node::testing("a")], Some(&selector));
             WithoutNodes::of(&targets, &Service::default(), &defaults).map(|it| it.message())
         };
         let of_service = {
             let key = super::super::annotations::keys::NODE_SELECTOR;
             let annotations = [(key.to_string(), "zone=mars".to_owned())].into();
             let service = Service { annotations, ..Service::default() };
-            let targets = Targets::of(&[node("a")], Some(&selector));
+            let targets = Targets::of(&[Node::testing("a")], Some(&selector));
             WithoutNodes::of(&targets, &service, &Defaults::default()).map(|it| it.message())
         };
-        let texts = [of_service, by_default, cause(&[node("a"), on_mars], Some(&selector))];
+        let texts = [of_service, by_default, cause(&[Node::testing("a"), on_mars], Some(&selector))];
         insta::assert_snapshot!(texts.map(Option::unwrap).join("\n"), @r"
         no node matches annotation lb.cloudadapter.dev/node-selector: zone=mars
         no node matches cluster default node-selector: zone=mars
